@@ -6,10 +6,11 @@ process deadlocks. This happens under load when a function returns right after a
 
 from __future__ import annotations
 
-import functools
 import time
 from pathlib import Path
 from typing import Any
+
+from trireme._patches import wrap
 
 _NAME = "pt_gloo_runloop"
 _PATIENCE_S = 1.0
@@ -24,17 +25,13 @@ def wait_for_gloo_threads() -> None:
 
 def guard_destroy(dist: Any) -> None:
     """For scripts that destroy their process group themselves."""
-    original = getattr(dist, "destroy_process_group", None)
-    if original is None or hasattr(original, "waits_for_gloo"):  # not in this torch; or guarded by an earlier attempt
-        return
 
-    @functools.wraps(original)
-    def destroy_process_group(*args: Any, **kwargs: Any) -> None:
+    def destroy_process_group(original: Any, *arguments: Any, **options: Any) -> None:
         wait_for_gloo_threads()
-        original(*args, **kwargs)
+        original(*arguments, **options)
 
-    destroy_process_group.waits_for_gloo = True  # type: ignore[attr-defined]
-    dist.destroy_process_group = destroy_process_group
+    if hasattr(dist, "destroy_process_group"):  # not in every torch
+        wrap(dist, "destroy_process_group", destroy_process_group)
 
 
 def _gloo_threads() -> list[Path]:

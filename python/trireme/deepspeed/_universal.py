@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from trireme._core import count_of
+from trireme.torch._group import gathered
 
 _UNIVERSAL = "universal"
 
@@ -44,8 +45,7 @@ def _convert_once_per_machine(source: str, workers: int, engine: Any) -> str:
             _convert(source, os.path.join(mine, _UNIVERSAL))
         except Exception as error:
             problem = error
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, (os.environ.get("NODE_RANK", "0"), mine, repr(problem) if problem else ""))
+    every = gathered((os.environ.get("NODE_RANK", "0"), mine, repr(problem) if problem else ""))
     failed = next((text for _, _, text in every if text), "")
     if failed:
         shutil.rmtree(mine, ignore_errors=True)

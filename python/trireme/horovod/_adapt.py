@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from types import MethodType, ModuleType
 from typing import Any
 
 from trireme._context import TrainContext
+from trireme._patches import wrap
 
 
 def check_group(basics: ModuleType, context: TrainContext) -> None:
     """basics: horovod.common.basics. Makes hvd.init() raise if Horovod has not found all ranks."""
     kind = basics.HorovodBasics
-    original = getattr(kind.init, "__wrapped__", kind.init)
 
-    @functools.wraps(original)
-    def init(self: Any, *arguments: Any, **options: Any) -> None:
+    def init(original: Any, self: Any, *arguments: Any, **options: Any) -> None:
         original(self, *arguments, **options)
         found, expected = (self.rank(), self.size()), (context.get_world_rank(), context.get_world_size())
         if found != expected and not (arguments or options):
@@ -26,12 +24,12 @@ def check_group(basics: ModuleType, context: TrainContext) -> None:
                 "sets them"
             )
 
-    kind.init = init
+    wrap(kind, "init", init)
     # A module that the warm process has imported has bound the original.
     for name, module in list(sys.modules.items()):
         bound = getattr(module, "init", None) if name.startswith("horovod.") else None
         if isinstance(bound, MethodType) and isinstance(bound.__self__, kind):
-            module.init = MethodType(init, bound.__self__)  # type: ignore[attr-defined]
+            module.init = MethodType(kind.init, bound.__self__)  # type: ignore[attr-defined]
 
 
 def refuse_keras_3(module: ModuleType) -> None:

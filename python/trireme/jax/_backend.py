@@ -47,12 +47,11 @@ class JaxBackend(NewProcessBackend):
             wrap(compiler, "compile_or_get_cached", self._noting_devices)
         prepare_keras(context, "jax")
 
-    def _noting_devices(self, original: Any) -> Any:
-        def compile_or_get_cached(backend: Any, computation: Any, devices: Any, *arguments: Any, **options: Any) -> Any:
-            self._spans_workers |= len({device.process_index for device in devices.flat}) > 1
-            return original(backend, computation, devices, *arguments, **options)
-
-        return compile_or_get_cached
+    def _noting_devices(
+        self, original: Any, backend: Any, computation: Any, devices: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        self._spans_workers |= len({device.process_index for device in devices.flat}) > 1
+        return original(backend, computation, devices, *arguments, **options)
 
     def on_shutdown(self, context: TrainContext, session: Any) -> None:
         if context.get_world_size() > 1 and not self._spans_workers and context.get_world_rank() == 0:
@@ -126,15 +125,12 @@ def _initialize(config: JaxConfig, context: TrainContext, session: Any) -> None:
 
 
 def _after_start_of_coordinator(action: Callable[[], None]) -> None:
-    def make(original: Any) -> Any:
-        def get_distributed_runtime_service(*arguments: Any, **options: Any) -> Any:
-            service = original(*arguments, **options)
-            action()
-            return service
+    def get_service(original: Any, *arguments: Any, **options: Any) -> Any:
+        service = original(*arguments, **options)
+        action()
+        return service
 
-        return get_distributed_runtime_service
-
-    wrap(distributed._jax, "get_distributed_runtime_service", make)
+    wrap(distributed._jax, "get_distributed_runtime_service", get_service)
 
 
 def _create_devices(platforms: str, context: TrainContext) -> None:

@@ -7,6 +7,7 @@ of them or none must find it; a folder that they share does that (JAX_COMPILATIO
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -35,30 +36,25 @@ def keep_compiled(folder: str, platforms: str, context: TrainContext) -> None:
         return
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    wrap(compilation_cache, "get_file_cache", lambda original: _own_files(folder, original))
-    wrap(compiler, "_cache_write", lambda original: _written_by_every_rank(folder, original))
 
-
-def _own_files(folder: str, original: Any) -> Any:
-    def get_file_cache(path: str) -> Any:
+    def get_file_cache(original: Any, path: str) -> Any:
         return (_Files(folder), path) if path == folder else original(path)
 
-    return get_file_cache
+    wrap(compilation_cache, "get_file_cache", get_file_cache)
+    wrap(compiler, "_cache_write", functools.partial(_write_on_every_rank, folder))
 
 
-def _written_by_every_rank(folder: str, original: Any) -> Any:
+def _write_on_every_rank(
+    folder: str, original: Any, key: str, seconds: float, name: str, backend: Any, executable: Any, callbacks: Any
+) -> None:
     """JAX only writes those of rank 0, and a function has another key on every rank."""
-
-    def write(key: str, seconds: float, name: str, backend: Any, executable: Any, callbacks: Any) -> None:
-        if jax.config.jax_compilation_cache_dir != folder:
-            original(key, seconds, name, backend, executable, callbacks)
-        elif not callbacks:  # they are addresses in this process
-            try:
-                compilation_cache.put_executable_and_time(key, name, executable, backend, int(seconds))
-            except Exception as error:
-                _log.info("%s is not kept for the next attempt: %s", name, error)
-
-    return write
+    if jax.config.jax_compilation_cache_dir != folder:
+        original(key, seconds, name, backend, executable, callbacks)
+    elif not callbacks:  # they are addresses in this process
+        try:
+            compilation_cache.put_executable_and_time(key, name, executable, backend, int(seconds))
+        except Exception as error:
+            _log.info("%s is not kept for the next attempt: %s", name, error)
 
 
 class _Files(CacheInterface):  # type: ignore[misc]

@@ -106,15 +106,12 @@ def _check_distribution(context: TrainContext, module: ModuleType) -> None:
 def _check_fit(trainer: str, context: TrainContext, refusal: Refusal, module: ModuleType) -> None:
     """trainer: the class with fit()."""
 
-    def make(original: Any) -> Any:
-        def fit(self: Any, *arguments: Any, **options: Any) -> Any:
-            if context.get_world_size() > 1 and (error := refusal(self)):
-                raise error
-            return original(self, *arguments, **options)
+    def fit(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+        if context.get_world_size() > 1 and (error := refusal(self)):
+            raise error
+        return original(self, *arguments, **options)
 
-        return fit
-
-    wrap(getattr(module, trainer), "fit", make)
+    wrap(getattr(module, trainer), "fit", fit)
 
 
 def separate_models(what: str, context: TrainContext, fix: str) -> RuntimeError:

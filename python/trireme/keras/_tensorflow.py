@@ -37,26 +37,20 @@ def prepare_legacy(module: ModuleType, context: TrainContext) -> None:
 def _prepare_trainer(trainer: Any, context: TrainContext) -> None:
     """trainer: the class with fit()."""
 
-    def checked_fit(original: Any) -> Any:
-        def fit(self: Any, *arguments: Any, **options: Any) -> Any:
-            if context.get_world_size() > 1 and not _spans_workers(self.distribute_strategy):
-                raise separate_models("a Keras model without a strategy for several workers", context, _FIX)
-            with reporting_loop(ReportingLoop()):
-                return original(self, *arguments, **options)
+    def fit(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+        if context.get_world_size() > 1 and not _spans_workers(self.distribute_strategy):
+            raise separate_models("a Keras model without a strategy for several workers", context, _FIX)
+        return _reporting(original, self, *arguments, **options)
 
-        return fit
-
-    def reporting_evaluate(original: Any) -> Any:
-        def evaluate(self: Any, *arguments: Any, **options: Any) -> Any:
-            with reporting_loop(ReportingLoop()):
-                return original(self, *arguments, **options)
-
-        return evaluate
-
-    wrap(trainer, "fit", checked_fit)
-    wrap(trainer, "evaluate", reporting_evaluate)
+    wrap(trainer, "fit", fit)
+    wrap(trainer, "evaluate", _reporting)
     for kind in ("train", "test"):
-        wrap(trainer, f"make_{kind}_function", functools.partial(_reporting_function, f"{kind}_function"))
+        wrap(trainer, f"make_{kind}_function", functools.partial(_make_function, f"{kind}_function"))
+
+
+def _reporting(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    with reporting_loop(ReportingLoop()):
+        return original(self, *arguments, **options)
 
 
 def _spans_workers(strategy: Any) -> bool:
@@ -64,26 +58,22 @@ def _spans_workers(strategy: Any) -> bool:
     return bool(extended._in_multi_worker_mode()) or "ParameterServer" in type(strategy).__name__
 
 
-def _reporting_function(name: str, original: Any) -> Any:
+def _make_function(name: str, original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
     """name: of the attribute with the function that runs steps."""
+    made = original(self, *arguments, **options)
+    function = getattr(self, name)
+    if not hasattr(function, "_trireme_reports"):
 
-    def make_function(self: Any, *arguments: Any, **options: Any) -> Any:
-        made = original(self, *arguments, **options)
-        function = getattr(self, name)
-        if not hasattr(function, "_trireme_reports"):
+        @functools.wraps(function)
+        def run_steps(iterator: Any) -> Any:
+            logs = function(iterator)
+            if loop := current_loop():
+                loop.used(_steps_per_execution(self) * _local_replicas(self.distribute_strategy))
+            return logs
 
-            @functools.wraps(function)
-            def run_steps(iterator: Any) -> Any:
-                logs = function(iterator)
-                if loop := current_loop():
-                    loop.used(_steps_per_execution(self) * _local_replicas(self.distribute_strategy))
-                return logs
-
-            run_steps._trireme_reports = True  # type: ignore[attr-defined]
-            setattr(self, name, run_steps)
-        return made if made is None else getattr(self, name)
-
-    return make_function
+        run_steps._trireme_reports = True  # type: ignore[attr-defined]
+        setattr(self, name, run_steps)
+    return made if made is None else getattr(self, name)
 
 
 def _local_replicas(strategy: Any) -> int:
@@ -101,33 +91,27 @@ def _steps_per_execution(model: Any) -> int:
 # optimizer, and takes the steps of the first epoch for those of all: after a restart, this is the rest of one.
 
 
-def _ending_in_time(original: Any) -> Any:
-    def _enumerate_iterator(self: Any) -> Iterator[tuple[int, int, Any]]:
-        loop, size = current_loop(), self.steps_per_execution
-        if loop is None or self.steps_per_epoch or not has_batches_of_shard(self.data_adapter.get_tf_dataset()):
-            yield from original(self)
-            return
-        batches = iter(self._get_iterator())
-        for step in _steps(loop, size, self._distribute_strategy):
-            yield step, step + size - 1, batches
-
-    return _enumerate_iterator
+def _ending_in_time(original: Any, self: Any) -> Iterator[tuple[int, int, Any]]:
+    loop, size = current_loop(), self.steps_per_execution
+    if loop is None or self.steps_per_epoch or not has_batches_of_shard(self.data_adapter.get_tf_dataset()):
+        yield from original(self)
+        return
+    batches = iter(self._get_iterator())
+    for step in _steps(loop, size, self._distribute_strategy):
+        yield step, step + size - 1, batches
 
 
-def _ending_in_time_in_tf_keras(original: Any) -> Any:
-    def steps(self: Any) -> Iterator[int]:
-        loop, size = current_loop(), int(self._steps_per_execution.numpy())
-        adapter = self._adapter
-        of_shard = hasattr(adapter, "get_dataset") and has_batches_of_shard(adapter.get_dataset())
-        if loop is None or self._inferred_steps or not of_shard:
-            yield from original(self)
-            return
-        self._step_increment = size - 1
-        for step in _steps(loop, size, self._model.distribute_strategy):
-            self._current_step = step
-            yield step
-
-    return steps
+def _ending_in_time_in_tf_keras(original: Any, self: Any) -> Iterator[int]:
+    loop, size = current_loop(), int(self._steps_per_execution.numpy())
+    adapter = self._adapter
+    of_shard = hasattr(adapter, "get_dataset") and has_batches_of_shard(adapter.get_dataset())
+    if loop is None or self._inferred_steps or not of_shard:
+        yield from original(self)
+        return
+    self._step_increment = size - 1
+    for step in _steps(loop, size, self._model.distribute_strategy):
+        self._current_step = step
+        yield step
 
 
 def _steps(loop: ReportingLoop, size: int, strategy: Any) -> Iterator[int]:
@@ -153,18 +137,15 @@ def affected(module: ModuleType) -> list[str]:
 def _build_from_specs(module: ModuleType) -> None:
     """Keras takes a batch to see its shapes, which fails under the strategy and loses the batch of a shard."""
 
-    def make(original: Any) -> Any:
-        def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-            if self._distribute_strategy is None or iterator is None:
-                original(self, iterator=iterator, data_batch=data_batch)
-                return
-            specs = module.tree.map_structure(_local_spec, iterator._distributed_dataset.element_spec)
-            with self.distribute_strategy.scope():
-                self._symbolic_build(data_batch=specs)
+    def build(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        if self._distribute_strategy is None or iterator is None:
+            original(self, iterator=iterator, data_batch=data_batch)
+            return
+        specs = module.tree.map_structure(_local_spec, iterator._distributed_dataset.element_spec)
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=specs)
 
-        return _maybe_symbolic_build
-
-    wrap(module.TensorFlowTrainer, "_maybe_symbolic_build", make)
+    wrap(module.TensorFlowTrainer, "_maybe_symbolic_build", build)
 
 
 def _local_spec(spec: Any) -> Any:
@@ -175,16 +156,13 @@ def _local_spec(spec: Any) -> Any:
 def _reduce_scalars(module: ModuleType) -> None:
     """Keras asks for the mean over the first axis of every replica's scalar."""
 
-    def make(original: Any) -> Any:
-        def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
-            if reduction in ("auto", "mean", "sum") and module._collective_all_reduce_multi_worker(strategy):
-                how = "SUM" if reduction == "sum" else "MEAN"
-                return module.tree.map_structure(lambda value: strategy.reduce(how, value, axis=None), values)
-            return original(values, strategy, reduction)
+    def reduce_per_replica(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction in ("auto", "mean", "sum") and module._collective_all_reduce_multi_worker(strategy):
+            how = "SUM" if reduction == "sum" else "MEAN"
+            return module.tree.map_structure(lambda value: strategy.reduce(how, value, axis=None), values)
+        return original(values, strategy, reduction)
 
-        return reduce_per_replica
-
-    wrap(module, "reduce_per_replica", make)
+    wrap(module, "reduce_per_replica", reduce_per_replica)
 
 
 _WORKAROUNDS = {"symbolic build": _build_from_specs, "mean of scalars": _reduce_scalars}

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from trireme._context import TrainContext
 from trireme._patches import wrap
 from trireme.keras._hooks import separate_models
+from trireme.torch._group import gathered
 from trireme.torch._loader import PreparedDataLoader
 
 # Whether a fit() of several workers runs, and whether an optimizer of it applies averaged gradients.
@@ -38,46 +39,36 @@ def prepare(module: ModuleType, context: TrainContext) -> None:
         wrap(optimizer, "apply", functools.partial(_averaged_gradients, world))
 
 
-def _together(context: TrainContext, original: Any) -> Any:
-    def fit(self: Any, *arguments: Any, **options: Any) -> Any:
-        global _fits
-        world = context.get_world_size()
-        if world > 1 and not (dist.is_initialized() and dist.get_world_size() == world):
-            raise separate_models("Keras on torch without the process group of the run", context, "keep the group")
-        before, _fits = _fits, world > 1
-        try:
-            return original(self, *arguments, **options)
-        finally:
-            _fits = before
-
-    return fit
-
-
-def _from_equal_weights(original: Any) -> Any:
-    """fit() calls it once the model is built."""
-
-    def make_train_function(self: Any, *arguments: Any, **options: Any) -> Any:
-        if _fits:
-            for variable in [*self.variables, *(self.optimizer.variables if self.optimizer else ())]:
-                if isinstance(value := getattr(variable, "value", None), torch.Tensor):
-                    dist.broadcast(value.detach(), src=0)
+def _together(context: TrainContext, original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    global _fits
+    world = context.get_world_size()
+    if world > 1 and not (dist.is_initialized() and dist.get_world_size() == world):
+        raise separate_models("Keras on torch without the process group of the run", context, "keep the group")
+    before, _fits = _fits, world > 1
+    try:
         return original(self, *arguments, **options)
+    finally:
+        _fits = before
 
-    return make_train_function
+
+def _from_equal_weights(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    """fit() calls it once the model is built."""
+    if _fits:
+        for variable in [*self.variables, *(self.optimizer.variables if self.optimizer else ())]:
+            if isinstance(value := getattr(variable, "value", None), torch.Tensor):
+                dist.broadcast(value.detach(), src=0)
+    return original(self, *arguments, **options)
 
 
-def _averaged_gradients(world: int, original: Any) -> Any:
-    def apply(self: Any, grads: Any, *arguments: Any, **options: Any) -> Any:
-        global _applies
-        if not _fits or _applies:
-            return original(self, grads, *arguments, **options)
-        _applies = True
-        try:
-            return original(self, _mean_of_ranks(list(grads), world), *arguments, **options)
-        finally:
-            _applies = False
-
-    return apply
+def _averaged_gradients(world: int, original: Any, self: Any, grads: Any, *arguments: Any, **options: Any) -> Any:
+    global _applies
+    if not _fits or _applies:
+        return original(self, grads, *arguments, **options)
+    _applies = True
+    try:
+        return original(self, _mean_of_ranks(list(grads), world), *arguments, **options)
+    finally:
+        _applies = False
 
 
 def _mean_of_ranks(gradients: list[Any], world: int) -> list[Any]:
@@ -100,8 +91,7 @@ def _mean_of_ranks(gradients: list[Any], world: int) -> list[Any]:
 
 def _check_same_missing(gradients: list[Any]) -> None:
     mine = [index for index, gradient in enumerate(gradients) if gradient is None]
-    everyone: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, mine)
+    everyone = gathered(mine)
     if any(each != mine for each in everyone):
         raise RuntimeError(
             f"Keras on torch: the ranks have no gradient for different variables ({everyone}); use every variable in "
@@ -109,42 +99,29 @@ def _check_same_missing(gradients: list[Any]) -> None:
         )
 
 
-def _averaged_logs(world: int, original: Any) -> Any:
+def _averaged_logs(world: int, original: Any, self: Any, logs: Any) -> Any:
     """Of an epoch, so that callbacks such as EarlyStopping decide the same on all ranks."""
-
-    def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
-        found = original(self, logs)
-        if not _fits:
-            return found
-        everyone: list[Any] = [None] * world
-        dist.all_gather_object(everyone, {name: float(value) for name, value in found.items()})
-        return {name: sum(each[name] for each in everyone) / world for name in found}
-
-    return _get_metrics_result_or_logs
+    found = original(self, logs)
+    if not _fits:
+        return found
+    everyone = gathered({name: float(value) for name, value in found.items()})
+    return {name: sum(each[name] for each in everyone) / world for name in found}
 
 
-def _keeping_position(original: Any) -> Any:
+def _keeping_position(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
     """Keras takes a batch to see its shapes."""
-
-    def _symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        loader = _prepared_loader(iterator)
-        state = None if loader is None else loader.state_dict()
-        result = original(self, iterator=iterator, data_batch=data_batch)
-        if loader is not None and state is not None and loader._begun:
-            loader.load_state_dict(state)
-        return result
-
-    return _symbolic_build
+    loader = _prepared_loader(iterator)
+    state = None if loader is None else loader.state_dict()
+    result = original(self, iterator=iterator, data_batch=data_batch)
+    if loader is not None and state is not None and loader._begun:
+        loader.load_state_dict(state)
+    return result
 
 
-def _begun_when_read(original: Any) -> Any:
+def _begun_when_read(original: Any, self: Any) -> Any:
     """Keras creates iterators that it does not read. Each would be an epoch of a prepared loader."""
-
-    def _get_iterator(self: Any) -> Any:
-        loader = _prepared_loader(self)
-        return original(self) if loader is None else _Lazy(loader)
-
-    return _get_iterator
+    loader = _prepared_loader(self)
+    return original(self) if loader is None else _Lazy(loader)
 
 
 def _prepared_loader(iterator: Any) -> PreparedDataLoader | None:

@@ -16,6 +16,7 @@ from trireme._report import CheckpointUploadMode, mode_of_callback
 from trireme._session import report
 from trireme._validation import ValidationTaskConfig
 from trireme.lightning._package import Package, package
+from trireme.torch._group import gathered
 from trireme.torch._random_states import random_states, set_random_states
 
 if TYPE_CHECKING:
@@ -88,10 +89,7 @@ class _ReportCallback:
         # Not in checkpoints of other callbacks: one that saves on a single rank would wait for the others.
         if self._reports:
             mine = random_states()
-            every: list[Any] = [mine] * trainer.world_size
-            if dist.is_initialized():
-                dist.all_gather_object(every, mine)
-            checkpoint[_RANDOM_STATES] = every
+            checkpoint[_RANDOM_STATES] = gathered(mine) if dist.is_initialized() else [mine] * trainer.world_size
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         every = checkpoint.get(_RANDOM_STATES, [])

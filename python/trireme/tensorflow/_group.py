@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +33,10 @@ class Group:
     def watch(self) -> None:
         if self._has_servers:
             return
-        wrap(collective.CollectiveAllReduceExtended, "_initialize_strategy", _after(self._check_multi_worker))
+        checked = functools.partial(_checked_after, self._check_multi_worker)
+        wrap(collective.CollectiveAllReduceExtended, "_initialize_strategy", checked)
         wrap(distribute_lib.StrategyBase, "experimental_distribute_dataset", _keeping_batches_of_shards)
-        wrap(mirrored_strategy.MirroredStrategy, "__init__", _after(self._check_mirrored))
+        wrap(mirrored_strategy.MirroredStrategy, "__init__", functools.partial(_checked_after, self._check_mirrored))
 
     def warn_if_never_used(self) -> None:
         if self._world > 1 and not self._used and not self._has_servers and self._rank == 0:
@@ -61,24 +63,14 @@ class Group:
             )
 
 
-def _after(check: Callable[[Any], None]) -> Callable[[Any], Callable[..., Any]]:
-    def make(original: Any) -> Callable[..., Any]:
-        def call(self: Any, *arguments: Any, **options: Any) -> Any:
-            result = original(self, *arguments, **options)
-            check(self)
-            return result
-
-        return call
-
-    return make
+def _checked_after(check: Callable[[Any], None], original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
+    result = original(self, *arguments, **options)
+    check(self)
+    return result
 
 
-def _keeping_batches_of_shards(original: Any) -> Callable[..., Any]:
+def _keeping_batches_of_shards(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
     """TensorFlow takes a batch for one of all workers, and divides it among them, even if each has other rows."""
-
-    def experimental_distribute_dataset(self: Any, dataset: Any, options: Any = None) -> Any:
-        if self.extended._in_multi_worker_mode() and is_of_shard(dataset):
-            return self.distribute_datasets_from_function(lambda _: dataset, options)
-        return original(self, dataset, options)
-
-    return experimental_distribute_dataset
+    if self.extended._in_multi_worker_mode() and is_of_shard(dataset):
+        return self.distribute_datasets_from_function(lambda _: dataset, options)
+    return original(self, dataset, options)

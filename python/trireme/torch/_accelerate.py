@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from trireme._patches import wrap
+
 Check = Callable[[int], None]
 
 
 def find_ranks(check: Check, on_cpu: bool, module: ModuleType) -> None:
     """module: accelerate.state. check: called with the number of processes that Accelerate has found."""
-    state: Any = module.PartialState
-    original = getattr(state, "_trireme_original", state.__init__)
 
-    @functools.wraps(original)
-    def initialize(self: Any, cpu: bool = False, **options: Any) -> None:
+    def initialize(original: Any, self: Any, cpu: bool = False, **options: Any) -> None:
         # PartialState() itself does not read the variable.
         original(self, cpu=(cpu or _uses_cpu()) and not _shards(), **options)
         check(self.num_processes)
 
-    state._trireme_original, state.__init__ = original, initialize
+    wrap(module.PartialState, "__init__", initialize)
     if on_cpu:
         _allow_plugins_on_cpu(module)
 
@@ -34,20 +32,15 @@ def _allow_plugins_on_cpu(module: ModuleType) -> None:
     partial: Any = module.PartialState
     state: Any = module.AcceleratorState
     state._trireme_plugin_on_cpu = False
-    prepare = getattr(partial, "_trireme_prepare", partial._prepare_backend)
 
-    @functools.wraps(prepare)
-    def prepare_backend(self: Any, *arguments: Any, **options: Any) -> Any:
+    def prepare_backend(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
         if _shards() and (_uses_cpu() or state._trireme_plugin_on_cpu):
             return "gloo", module.DistributedType.MULTI_GPU
-        return prepare(self, *arguments, **options)
+        return original(self, *arguments, **options)
 
-    partial._trireme_prepare, partial._prepare_backend = prepare, prepare_backend
-
-    original = getattr(state, "_trireme_original_state", state.__init__)
-
-    @functools.wraps(original)
-    def initialize(self: Any, mixed_precision: Any = None, cpu: bool = False, *rest: Any, **options: Any) -> None:
+    def initialize(
+        original: Any, self: Any, mixed_precision: Any = None, cpu: bool = False, *rest: Any, **options: Any
+    ) -> None:
         if not (_uses_cpu() and _shards()):
             original(self, mixed_precision, cpu, *rest, **options)
             return
@@ -64,16 +57,14 @@ def _allow_plugins_on_cpu(module: ModuleType) -> None:
             os.environ["ACCELERATE_USE_CPU"] = before
             state._trireme_plugin_on_cpu = False
 
-    state._trireme_original_state, state.__init__ = original, initialize
+    wrap(partial, "_prepare_backend", prepare_backend)
+    wrap(state, "__init__", initialize)
 
 
 def refuse_synchronized_start(module: ModuleType) -> None:
     """FSDP 1 broadcasts parameters on GPUs only. module: accelerate.utils.dataclasses."""
-    kind: Any = module.FullyShardedDataParallelPlugin
-    original = getattr(kind, "_trireme_original", kind.__post_init__)
 
-    @functools.wraps(original)
-    def initialize(self: Any) -> None:
+    def initialize(original: Any, self: Any) -> None:
         try:
             original(self)
         except RuntimeError as error:
@@ -84,7 +75,7 @@ def refuse_synchronized_start(module: ModuleType) -> None:
                 "have none; use fsdp_version=2 (in a config file, `fsdp_version: 2`)"
             ) from error
 
-    kind._trireme_original, kind.__post_init__ = original, initialize
+    wrap(module.FullyShardedDataParallelPlugin, "__post_init__", initialize)
 
 
 def _uses_cpu() -> bool:
@@ -120,12 +111,9 @@ def _refused(name: str) -> Callable[..., Any]:
 
 def apply_config_file(module: ModuleType) -> None:
     """Before the first Accelerator, applies the file of ACCELERATE_CONFIG_FILE. module: accelerate.accelerator."""
-    kind: Any = module.Accelerator
-    original = getattr(kind, "_trireme_original", kind.__init__)
     applied = False
 
-    @functools.wraps(original)
-    def initialize(self: Any, *arguments: Any, **options: Any) -> None:
+    def initialize(original: Any, self: Any, *arguments: Any, **options: Any) -> None:
         nonlocal applied
         file = os.environ.get("ACCELERATE_CONFIG_FILE")
         if file and not applied:
@@ -135,4 +123,4 @@ def apply_config_file(module: ModuleType) -> None:
             applied = True
         original(self, *arguments, **options)
 
-    kind._trireme_original, kind.__init__ = original, initialize
+    wrap(module.Accelerator, "__init__", initialize)

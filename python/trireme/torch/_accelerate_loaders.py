@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trireme._patches import wrap
 from trireme._positions import Position, Positions
 from trireme._session import current_session
 
@@ -21,50 +21,33 @@ Iterate = Callable[[Any], Iterator[Any]]
 
 def keep_positions(module: ModuleType) -> None:
     """module: accelerate.accelerator."""
-    kind: Any = module.Accelerator
-    prepare = getattr(kind, "_trireme_prepare_loader", kind.prepare_data_loader)
 
-    @functools.wraps(prepare)
-    def prepare_data_loader(self: Any, data_loader: Any, *arguments: Any, **options: Any) -> Any:
-        made = prepare(self, data_loader, *arguments, **options)
+    def prepare_data_loader(original: Any, self: Any, data_loader: Any, *arguments: Any, **options: Any) -> Any:
+        made = original(self, data_loader, *arguments, **options)
         if made is not data_loader and hasattr(made, "iteration"):
             setattr(made, _ATTRIBUTE, _LoaderPosition(made, self.num_processes, current_session("prepare").positions))
         return made
 
-    kind._trireme_prepare_loader, kind.prepare_data_loader = prepare, prepare_data_loader
+    wrap(module.Accelerator, "prepare_data_loader", prepare_data_loader)
+    import accelerate
     from accelerate import data_loader as loaders
 
     for name in ("DataLoaderShard", "DataLoaderDispatcher"):
-        _count_batches(getattr(loaders, name))
-    _leave_to_the_script(module, loaders)
+        wrap(getattr(loaders, name), "__iter__", _counted)
+    wrap(loaders, "skip_first_batches", _leave_to_the_script)
+    module.skip_first_batches = accelerate.skip_first_batches = loaders.skip_first_batches  # type: ignore[attr-defined]
 
 
-def _count_batches(kind: Any) -> None:
-    original: Iterate = getattr(kind, "_trireme_iterate", kind.__iter__)
-
-    @functools.wraps(original)
-    def iterate(self: Any) -> Iterator[Any]:
-        position: _LoaderPosition | None = vars(self).get(_ATTRIBUTE)
-        return original(self) if position is None else position.batches(self)
-
-    kind._trireme_iterate, kind.__iter__ = original, iterate
+def _counted(original: Iterate, self: Any) -> Iterator[Any]:
+    position: _LoaderPosition | None = vars(self).get(_ATTRIBUTE)
+    return original(self) if position is None else position.batches(self, original)
 
 
-def _leave_to_the_script(*modules: Any) -> None:
+def _leave_to_the_script(original: Any, dataloader: Any, num_batches: int = 0) -> Any:
     """A script that calls skip_first_batches() itself keeps its own position in that loader."""
-    original = getattr(modules[-1], "_trireme_skip", modules[-1].skip_first_batches)
-
-    @functools.wraps(original)
-    def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
-        if (position := vars(dataloader).get(_ATTRIBUTE)) is not None:
-            position.forget()
-        return original(dataloader, num_batches)
-
-    import accelerate
-
-    modules[-1]._trireme_skip = original
-    for module in (*modules, accelerate):
-        module.skip_first_batches = skip_first_batches
+    if (position := vars(dataloader).get(_ATTRIBUTE)) is not None:
+        position.forget()
+    return original(dataloader, num_batches)
 
 
 class _LoaderPosition:
@@ -99,7 +82,7 @@ class _LoaderPosition:
     def forget(self) -> None:
         self._done = self._skip = 0
 
-    def batches(self, loader: Any) -> Iterator[Any]:
+    def batches(self, loader: Any, iterate: Iterate) -> Iterator[Any]:
         """The loader's batches, without those that were taken before the restart."""
         from accelerate.data_loader import skip_first_batches
 
@@ -114,7 +97,7 @@ class _LoaderPosition:
         # Creating the iterator draws random numbers, which the interrupted epoch has drawn before.
         random = torch.get_rng_state() if skip else None
         try:
-            for batch in type(loader)._trireme_iterate(source):
+            for batch in iterate(source):
                 if random is not None:
                     torch.set_rng_state(random)
                     random = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from trireme.torch._group import gathered
 
 _SHOWN = 5
 # Number of loaders to compare. Scripts that prepare one per epoch would fill the store.
@@ -21,9 +22,9 @@ def check_same_module(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
     mine = _signature(model)
     # Almost always equal: exchange a digest first, independent of the number of parameters.
     digest = hashlib.sha256(repr(list(mine.items())).encode()).hexdigest()
-    if len(set(_gather(digest, group))) == 1:
+    if len(set(gathered(digest, group))) == 1:
         return
-    signatures: list[Signature] = _gather(mine, group)
+    signatures: list[Signature] = gathered(mine, group)
     ranks = dist.get_process_group_ranks(group)
     lines = [
         line
@@ -62,12 +63,6 @@ def _signature(model: torch.nn.Module) -> Signature:
 
 def _kind(tensor: torch.Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-
-
-def _gather(value: Any, group: dist.ProcessGroup) -> list[Any]:
-    values: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(values, value, group)
-    return values
 
 
 def _differences(first_rank: int, first: Signature, rank: int, other: Signature) -> list[str]:

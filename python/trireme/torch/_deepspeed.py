@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-import functools
 import os
 import sys
 from types import ModuleType
 from typing import Any
+
+from trireme._patches import wrap
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 # With one of these, the workers do not all have batches of their own.
@@ -30,12 +31,9 @@ def skip_shared_memory_op(module: ModuleType) -> None:
 
 def adapt_config(check: Any, module: ModuleType) -> None:
     """check: called with the number of ranks that DeepSpeed has found. module: deepspeed.runtime.config."""
-    kind: Any = module.DeepSpeedConfig
-    original = getattr(kind, "_trireme_original", kind.__init__)
     told = False
 
-    @functools.wraps(original)
-    def initialize(self: Any, config: Any, mpu: Any = None, mesh_device: Any = None) -> None:
+    def initialize(original: Any, self: Any, config: Any, mpu: Any = None, mesh_device: Any = None) -> None:
         nonlocal told
         from deepspeed import comm
 
@@ -53,7 +51,7 @@ def adapt_config(check: Any, module: ModuleType) -> None:
                 print(_TORCH_ADAM.format(config["optimizer"]["type"]), file=sys.stderr, flush=True)
         original(self, config, mpu, mesh_device=mesh_device)
 
-    kind._trireme_original, kind.__init__ = original, initialize
+    wrap(module.DeepSpeedConfig, "__init__", initialize)
 
 
 def resolved(config: dict[str, Any], workers: int | None) -> dict[str, Any]:

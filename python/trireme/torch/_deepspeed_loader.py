@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sized
 from types import ModuleType
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from trireme._context import TrainContext
+from trireme._patches import wrap
 
 _PREPARED = "_trireme_prepared"
 
@@ -20,29 +20,24 @@ def prepare_training_data(context: TrainContext, module: ModuleType) -> None:
 
     Samplers of the script, curriculum learning and evaluation stay as they are, and so do workers that share data.
     """
-    kind: Any = module.DeepSpeedDataLoader
-    create = getattr(kind, "_trireme_create", kind._create_dataloader)
-    initialize = getattr(kind, "_trireme_initialize", kind.__init__)
 
-    @functools.wraps(initialize)
-    def made(self: Any, dataset: Any, *arguments: Any, **options: Any) -> None:
-        initialize(self, dataset, *arguments, **options)
+    def initialize(original: Any, self: Any, dataset: Any, *arguments: Any, **options: Any) -> None:
+        original(self, dataset, *arguments, **options)
         trains = self.tput_timer is not None and not self.curriculum_learning_enabled
         alone = options.get("data_parallel_world_size") == context.get_world_size()
         if trains and alone and options.get("data_sampler") is None and isinstance(dataset, Sized):
             _prepare(self)
 
-    @functools.wraps(create)
-    def create_dataloader(self: Any) -> Any:
+    def create(original: Any, self: Any) -> Any:
         prepared = vars(self).get(_PREPARED)
         if prepared is None:
-            return create(self)
+            return original(self)
         self.dataloader, self.data = prepared, iter(prepared)
         return prepared
 
-    kind._trireme_create, kind._create_dataloader = create, create_dataloader
-    kind._trireme_initialize, kind.__init__ = initialize, made
-    kind.epoch = property(_epoch)
+    wrap(module.DeepSpeedDataLoader, "_create_dataloader", create)
+    wrap(module.DeepSpeedDataLoader, "__init__", initialize)
+    module.DeepSpeedDataLoader.epoch = property(_epoch)
 
 
 def _prepare(loader: Any) -> None:

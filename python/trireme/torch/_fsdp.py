@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from trireme._patches import wrap
 
 
 def is_sharded(model: torch.nn.Module) -> bool:
@@ -67,12 +69,8 @@ def _start_equal(model: torch.nn.Module, device: torch.device, group: dist.Proce
 def keep_parameters_on_cpu(module: ModuleType) -> None:
     """FSDP 1 collects the state of a model on rank 0's CPU. On CPUs it copies nothing, and then frees the parameters.
     module: torch.distributed.fsdp._flat_param."""
-    kind: Any = module.FlatParamHandle
-    original = getattr(kind, "_trireme_to_cpu", kind.to_cpu)
 
-    @contextlib.contextmanager
-    def to_cpu(self: Any) -> Iterator[None]:
-        with contextlib.nullcontext() if self.flat_param.device.type == "cpu" else original(self):
-            yield
+    def to_cpu(original: Any, self: Any) -> Any:
+        return contextlib.nullcontext() if self.flat_param.device.type == "cpu" else original(self)
 
-    kind._trireme_to_cpu, kind.to_cpu = original, to_cpu
+    wrap(module.FlatParamHandle, "to_cpu", to_cpu)

@@ -9,6 +9,7 @@ from typing import Any
 from trireme._after_import import after_import
 from trireme._context import TrainContext
 from trireme._core import count_of
+from trireme._patches import wrap
 
 _PACKAGES = (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric"))
 
@@ -22,33 +23,22 @@ def prepare_lightning(context: TrainContext) -> None:
 
 
 def _check_trainer(context: TrainContext, module: ModuleType) -> None:
-    trainer: Any = module.Trainer
-    original = getattr(trainer, "_trireme_run", trainer._run)
-
-    @functools.wraps(original)
-    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+    def run(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
         _check("Lightning", "Trainer", "prepare_trainer(trainer)", self.world_size, context)
         return original(self, *arguments, **options)
 
-    trainer._trireme_run, trainer._run = original, run
+    wrap(module.Trainer, "_run", run)
 
 
 def _check_fabric(context: TrainContext, module: ModuleType) -> None:
     """Before it connects its processes, and before whatever needs them: with one device, it never connects."""
-    fabric: Any = module.Fabric
-    for name in ("_wrap_and_launch", "_validate_launched"):
-        original = getattr(fabric, f"_trireme{name}", getattr(fabric, name))
-        setattr(fabric, f"_trireme{name}", original)
-        setattr(fabric, name, _checked_call(context, original))
 
-
-def _checked_call(context: TrainContext, original: Any) -> Any:
-    @functools.wraps(original)
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+    def call(original: Any, self: Any, *arguments: Any, **options: Any) -> Any:
         _check("Lightning Fabric", "Fabric", "prepare_fabric(fabric)", self.world_size, context)
         return original(self, *arguments, **options)
 
-    return call
+    for name in ("_wrap_and_launch", "_validate_launched"):
+        wrap(module.Fabric, name, call)
 
 
 def _check(framework: str, kind: str, adapter: str, size: int, context: TrainContext) -> None:

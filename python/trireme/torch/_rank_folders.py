@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from trireme._checkpoint import Checkpoint, _temporary_directory
+from trireme.torch._group import gathered
 
 _RECORD = "trireme_workers.json"
 
@@ -29,8 +30,7 @@ def saved_by_all_ranks(save: Callable[[str], object], record: dict[str, Any]) ->
             json.dump({**record, "workers": size}, file)
     if size > 1:
         mine = _files_in(folder)
-        every: list[Any] = [None] * size
-        dist.all_gather_object(every, mine)
+        every = gathered(mine)
         for name in set(mine).intersection(*[set().union(*every[:rank])]):
             os.unlink(os.path.join(folder, name))
     made = Checkpoint.from_directory(folder)

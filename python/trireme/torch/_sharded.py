@@ -17,6 +17,7 @@ from trireme._parts import load_part, ranks_in
 from trireme._sharded_tensors import Box, Part, ShardedTensor, below, describe_gap, merged
 from trireme._state import dtype_name, plain_dtype, save_state
 from trireme._storage import Location
+from trireme.torch._group import gathered
 from trireme.torch._layout import boxes_of, is_dtensor, local_of, turn, writes
 
 _SHOWN = 8
@@ -186,7 +187,7 @@ def _raise_together(plan: _Plan, name: str, strict: bool) -> None:
     """Raises the same error on all workers. A name is unexpected only if no worker has it: in a pipeline the workers
     have different names."""
     mine = (plan.different + [f"missing: {place}" for place in plan.missing if strict], plan.unexpected)
-    every = _gather(mine) if _world()[0] > 1 else [mine]
+    every = gathered(mine) if _world()[0] > 1 else [mine]
     ranks: dict[str, list[int]] = {}
     for rank, (problems, _) in enumerate(every):
         for problem in problems:
@@ -211,9 +212,9 @@ def _mine(plain: Kinds, count: int, rank: int) -> set[str]:
         return set(plain)
     # Almost always equal: exchange a digest first.
     digest = hashlib.sha256(repr(sorted(plain.items())).encode()).hexdigest()
-    if len(set(_gather(digest))) == 1:
+    if len(set(gathered(digest))) == 1:
         return {place for place in plain if turn(place, count) == rank}
-    every: list[Kinds] = _gather(plain)
+    every: list[Kinds] = gathered(plain)
     found = set()
     for place, kind in plain.items():
         having = [other for other, kinds in enumerate(every) if place in kinds]
@@ -281,9 +282,3 @@ def _world() -> tuple[int, int]:
     if not (dist.is_available() and dist.is_initialized()):
         return 1, 0
     return dist.get_world_size(), dist.get_rank()
-
-
-def _gather(value: Any) -> list[Any]:
-    values: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from accelerate.utils import find_batch_size, pad_across_processes, recursively_apply
 from torch.utils.data import DataLoader, IterableDataset
 
+from trireme.torch._group import gathered
+
 
 class EvenEvaluation(IterableDataset):  # type: ignore[misc]
     """The same number of batches on all workers, which the HF Trainer's gathers need: a worker that has no more rows
@@ -23,8 +25,7 @@ class EvenEvaluation(IterableDataset):  # type: ignore[misc]
         while True:
             batch = next(batches, None)
             rows = 0 if batch is None else find_batch_size(batch)
-            self._rows = [0] * dist.get_world_size()
-            dist.all_gather_object(self._rows, rows)
+            self._rows = gathered(rows)
             if not any(self._rows):
                 return
             last = last if batch is None else batch
