@@ -157,9 +157,10 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(tmp_path: Path, config
         assert mine[1] == expected[1][-len(mine[1]) :] and 0 < len(mine[1]) < len(expected[1])
 
 
-def test_a_run_resumes_with_another_number_of_workers() -> None:
-    first = fit(train, {"stop_at": 2})
-    seen = [value for _, part, _ in first.return_value for value in part]
+def test_a_run_resumes_twice_in_an_epoch_and_with_another_number_of_workers() -> None:
+    seen = []
+    for _ in range(2):
+        seen += [value for _, part, _ in fit(train, {"stop_at": 1}).return_value for value in part]
     ((_, rest, _),) = fit(train, {"epochs": 1}, workers=1).return_value
     assert len(seen) == 16
     assert sorted([*seen, *rest]) == sorted(rows().tensors[0][:, 0].tolist())

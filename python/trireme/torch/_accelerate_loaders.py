@@ -88,12 +88,12 @@ class _LoaderPosition:
 
         self._positions.begin()
         skip = self._skip if loader.iteration == self._resumed_epoch else 0
-        self._done, self._skip = skip, 0
         self._begin_order(loader)
         source = loader
         if skip:
-            source = skip_first_batches(loader, skip)
+            source = skip_first_batches(loader, skip)  # which forgets the position
             source.iteration = loader.iteration
+        self._done, self._skip = skip, 0
         # Creating the iterator draws random numbers, which the interrupted epoch has drawn before.
         random = torch.get_rng_state() if skip else None
         try:
