@@ -1,4 +1,4 @@
-"""Packages that come with an extra: an error that names the extra, and one warning for an untested version."""
+"""Optional packages: an error that names the extra, and one warning for an untested version."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import os
 import warnings
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Any
 
 # The adapters that this process, or the driver of this worker, has warned of.
 _WARNED = "TRIREME_WARNED_VERSIONS"
+
+
+def imported(module: str, message: str) -> Any:
+    """The module, or ImportError with the message."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(message) from error
+
+
+def import_extra(what: str, module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f'{what} needs {package}: pip install "trireme[{extra}]" ({error})') from error
 
 
 @cache
@@ -35,6 +51,8 @@ def require_package(package: str, tested: tuple[str, ...], adapter: str = "") ->
 
 
 def _version_of(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow
+
     try:
         return version(package)
     except PackageNotFoundError:  # its distribution has another name, such as tensorflow-cpu

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trireme import _core
+from trireme._extras import imported
 
 _CHUNK = 16 << 20
 # pyarrow uploads parts in the background and holds them in memory; flushing regularly bounds that.
@@ -91,11 +92,7 @@ def local_filesystem() -> Any:
 
 
 def import_arrow(what: str) -> Any:
-    try:
-        import pyarrow.fs
-    except ImportError as error:
-        raise ImportError(f"{what} needs pyarrow: pip install trireme[data]") from error
-    return pyarrow.fs
+    return imported("pyarrow.fs", f"{what} needs pyarrow: pip install trireme[data]")
 
 
 def as_arrow(filesystem: Any) -> Any:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from trireme._extras import imported
+
 _OWN = ("rank", "step", "time", "attempt")
 
 
@@ -49,11 +51,7 @@ def columns_of(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def import_pandas(what: str) -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(f"{what} needs pandas: pip install trireme[pandas]") from error
-    return pandas
+    return imported("pandas", f"{what} needs pandas: pip install trireme[pandas]")
 
 
 def to_pandas(history: list[dict[str, Any]]) -> Any:
@@ -61,10 +59,7 @@ def to_pandas(history: list[dict[str, Any]]) -> Any:
 
 
 def to_arrow(history: list[dict[str, Any]]) -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError("Result.to_arrow() needs pyarrow: pip install trireme[data]") from error
+    pyarrow = imported("pyarrow", "Result.to_arrow() needs pyarrow: pip install trireme[data]")
 
     def column(values: list[Any]) -> Any:
         try:

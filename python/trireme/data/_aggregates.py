@@ -72,17 +72,20 @@ class _Sifted(AggregateFn):
         return value
 
 
-class Count(AggregateFn):
-    """The number of rows, or of the values of a column that are not null (ignore_nulls=True)."""
-
-    verb = "count"
-    function = "count"
+class _Counting(AggregateFn):
+    """Nulls count, unless they are ignored."""
 
     def __init__(self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
     def options(self) -> Any:
         return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
+
+
+class Count(_Counting):
+    """The number of rows, or of the values of a column that are not null (ignore_nulls=True)."""
+
+    verb = function = "count"
 
     def start(self) -> int:
         return 0
@@ -215,17 +218,11 @@ def _too_large(name: str, value: int) -> str:
     return f"{name}: {value} does not fit into a 64-bit integer; cast the column to float64 or decimal first"
 
 
-class Unique(AggregateFn):
+class Unique(_Counting):
     """The distinct values, in order of first appearance."""
 
     verb = "unique"
     function = "distinct"
-
-    def __init__(self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
-        super().__init__(on, ignore_nulls, alias_name)
-
-    def options(self) -> Any:
-        return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
 
     def add(self, state: Any, column: Any) -> Any:
         return distinct(state, self.prepared(column), self.name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -227,17 +227,12 @@ def batch_with(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-class _told:
+@contextlib.contextmanager
+def _told(asked_by: str, schema: pa.Schema) -> Iterator[None]:
     """Adds the columns to Arrow's error for an expression."""
-
-    def __init__(self, asked_by: str, schema: pa.Schema) -> None:
-        self._asked_by = asked_by
-        self._schema = schema
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, pa.ArrowException):
-            columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
-            text = str(error).split("\n")[0]
-            raise ValueError(f"{self._asked_by}: {text}. The columns are {columns}") from error
+    try:
+        yield
+    except pa.ArrowException as error:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
+        text = str(error).split("\n")[0]
+        raise ValueError(f"{asked_by}: {text}. The columns are {columns}") from error

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
+from trireme._extras import import_extra
 from trireme.data._blocks import skipped
 from trireme.data._column_ops import no_rows
 from trireme.data._datasource import DecodedFiles
-from trireme.data._extras import import_extra
 from trireme.data._file_source import (
     FileFragment,
     FileSource,
@@ -21,6 +22,7 @@ from trireme.data._file_source import (
     check_same,
     in_threads,
     read_files,
+    unpacked_size,
 )
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._paths import File
@@ -56,8 +58,9 @@ class OrcSource(FileSource):
                 check_same(self.name, file, orc.schema, first, body)
                 stripes, rows = orc.nstripes, orc.nrows
             # ORC stores the number of rows of a stripe, but pyarrow does not return it.
+            known, size = rows if stripes == 1 else None, unpacked_size(file) // max(stripes, 1)
             return [
-                OrcFragment(file, stripe, stripes, rows if stripes == 1 else None, body, constants, names)
+                OrcFragment(file, body, constants, names, stripe, f"stripe {stripe}", known, size)
                 for stripe in range(stripes)
             ]
 
@@ -65,48 +68,27 @@ class OrcSource(FileSource):
 
 
 class OrcFragment(FileFragment):
-    def __init__(
-        self,
-        file: File,
-        stripe: int,
-        stripes: int,
-        rows: int | None,
-        body: pa.Schema,
-        constants: Mapping[str, pa.Scalar],
-        names: Sequence[str],
-    ) -> None:
-        super().__init__(file, body, constants, names, part=f"stripe {stripe}")
-        self._stripe = stripe
-        self.rows = rows
-        self.size_bytes = self.size_bytes // stripes if self.size_bytes is not None else None
+    """The option is the number of the stripe."""
 
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
         with _orc(self._file) as orc:
             names = list(columns) or self._body.names[:1]
-            yield from skipped([orc.read_stripe(self._stripe, columns=names)], row)
+            yield from skipped([orc.read_stripe(self._options, columns=names)], row)
 
 
-class _orc:
+@contextlib.contextmanager
+def _orc(file: File) -> Iterator[Any]:
     """An open ORC file. Errors name it."""
+    from pyarrow import orc
 
-    def __init__(self, file: File) -> None:
-        from pyarrow import orc
-
-        self._file = file
-        self._handle = file.open_file()
+    with file.open_file() as handle:
         try:
-            self._orc = orc.ORCFile(self._handle)
+            opened = orc.ORCFile(handle)
         except (pa.ArrowException, OSError) as error:
-            self._handle.close()
             if file.remote and isinstance(error, OSError):
                 file.check()  # raises if the store does not respond
             raise DataError(f"{file.shown} is not a readable ORC file: {error}") from error
-
-    def __enter__(self) -> Any:
-        return self._orc
-
-    def __exit__(self, *_: Any) -> None:
-        self._handle.close()
+        yield opened
 
 
 def read_avro(paths: Any, **options: Unpack[ReadFilesOptions]) -> Dataset:

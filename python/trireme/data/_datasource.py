@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -268,16 +269,16 @@ def _read(task: ReadTask, name: str) -> Iterator[pa.RecordBatch]:
             yield from batches_of(block)
 
 
-class _named:
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
     """Adds the part of the data to errors of a user's reader."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, DataError) and self._name not in str(error):
-            raise DataError(f"{self._name}: {error}") from error.__cause__ or error
-        if isinstance(error, Exception) and not isinstance(error, (DataError, OSError, pa.ArrowException)):
-            raise DataError(f"{self._name} raised {type(error).__name__}: {error}") from error
+    try:
+        yield
+    except DataError as error:
+        if name in str(error):
+            raise
+        raise DataError(f"{name}: {error}") from error.__cause__ or error
+    except (OSError, pa.ArrowException):
+        raise
+    except Exception as error:
+        raise DataError(f"{name} raised {type(error).__name__}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,17 +58,25 @@ class PlanSource(Source):
         return self.plan.source.files()
 
 
-class UnionSource(Source):
-    name = "union"
-    own_columns = False  # a dataset may have renamed its columns
+class PlansSource(Source):
+    """Made of the rows of several plans, in their order."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self._plans = [ordered(plan) for plan in plans]
+        self._fragments: list[Fragment] | None = None
+
+    @abstractmethod
+    def _make(self) -> list[Fragment]: ...
 
     def fragments(self) -> list[Fragment]:
+        if self._fragments is None:
+            self._fragments = self._make()
+        return self._fragments
+
+    def alike(self) -> list[Plan]:
+        """All with the same columns and types."""
         schema = self.schema()
-        alike = [plan if plan.schema().equals(schema) else plan.then(Promote(schema)) for plan in self._plans]
-        return [piece for plan in alike for piece in plan.pieces()]
+        return [plan if plan.schema().equals(schema) else plan.then(Promote(schema)) for plan in self._plans]
 
     def schema(self) -> pa.Schema:
         found = self._plans[0].schema()
@@ -84,6 +93,14 @@ class UnionSource(Source):
 
     def files(self) -> list[str]:
         return [file for plan in self._plans for file in plan.source.files()]
+
+
+class UnionSource(PlansSource):
+    name = "union"
+    own_columns = False  # a dataset may have renamed its columns
+
+    def _make(self) -> list[Fragment]:
+        return [piece for plan in self.alike() for piece in plan.pieces()]
 
 
 class ComputedSource(Source):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trireme import _core
+from trireme._extras import import_extra
 from trireme.data._datasource import batches_of
-from trireme.data._extras import import_extra
 from trireme.data._memory import from_arrow, from_pandas
 from trireme.data._methods import DatasetMethods
 

@@ -220,6 +220,8 @@ class FileFragment(Fragment):
         names: Sequence[str],
         options: Any = None,
         part: str = "",
+        rows: int | None = None,
+        size_bytes: int | None = None,
     ) -> None:
         self._file = file
         self._body = body
@@ -227,8 +229,8 @@ class FileFragment(Fragment):
         self._names = list(names)
         self._constants = {name: value for name, value in constants.items() if name not in body.names}
         self.name = f"{file.name}, {part}" if part else file.name
-        self.rows: int | None = None
-        self.size_bytes: int | None = file.size * (1 if file.compression is None else _UNPACKED)
+        self.rows = rows
+        self.size_bytes = unpacked_size(file) if size_bytes is None else size_bytes
         self.remote = file.remote
         self.version = file.version
 
@@ -257,6 +259,10 @@ class FileFragment(Fragment):
             if isinstance(error, OSError) and self.remote:
                 raise
             raise DataError(f"{self._file.shown}: {error}") from error
+
+
+def unpacked_size(file: File) -> int:
+    return file.size * (1 if file.compression is None else _UNPACKED)
 
 
 def assemble(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, pa.Scalar]) -> pa.RecordBatch:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trireme.data._aggregates import AggregateFn, distinct, plain_floats, together
+from trireme.data._aggregates import AggregateFn, Unique, plain_floats, together
+from trireme.data._tensors import one_chunk
 
 _MOST_DISTINCT_BITS = 26
 
@@ -134,19 +135,16 @@ class AsList(_Collected):
         return pa.list_(_decoded(column))
 
 
-class CountDistinct(AggregateFn):
+class CountDistinct(Unique):
     """The number of distinct values. NaN is one value; ignore_nulls=False: null is one, too."""
 
     verb = function = "count_distinct"
 
-    def options(self) -> Any:
-        return pc.CountOptions(mode="only_valid" if self.ignore_nulls else "all")
+    def __init__(self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
 
     def prepared(self, column: Any) -> Any:
         return plain_floats(super().prepared(column))
-
-    def add(self, state: Any, column: Any) -> Any:
-        return distinct(state, self.prepared(column), self.name)
 
     def finish(self, state: Any) -> int:
         return 0 if state is None else len(state) - (state.null_count if self.ignore_nulls else 0)
@@ -312,8 +310,7 @@ def _compressed(centroids: np.ndarray, precision: int) -> np.ndarray:
 
 def fold_groups(table: pa.Table, rows: pa.ChunkedArray, aggregates: Sequence[FoldedAggregate]) -> list[pa.Array]:
     """The results for each group. rows: for each group the numbers of its rows."""
-    lists = rows.combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    lists = one_chunk(rows)
     sizes = pc.list_value_length(lists).to_pylist()
     ordered = table.take(lists.flatten())
     columns = []
@@ -322,18 +319,11 @@ def fold_groups(table: pa.Table, rows: pa.ChunkedArray, aggregates: Sequence[Fol
         for size in sizes:
             part = ordered.slice(at, size)
             at += size
-            given = part if aggregate.on is None else _whole(part.column(aggregate.on))
+            given = part if aggregate.on is None else one_chunk(part.column(aggregate.on))
             results.append(aggregate.finish(aggregate.add(aggregate.start(), given)))
         kind = None if aggregate.on is None else aggregate.type_of(table.schema.field(aggregate.on).type)
         columns.append(pa.array(results, kind))
     return columns
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    if isinstance(joined, pa.ChunkedArray):
-        return joined.chunk(0) if joined.num_chunks else pa.array([], joined.type)
-    return joined
 
 
 def _count(state: Counter[Any], column: Any, ignore_nulls: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 from trireme._tables import import_pandas
 from trireme.data._column_ops import require_columns
 from trireme.data._fragment import DataError
-from trireme.data._tensors import RaggedTensorType, is_number, numpy_of, rows_of
+from trireme.data._tensors import RaggedTensorType, is_number, numpy_of, objects_of, rows_of
 
 if TYPE_CHECKING:
     from trireme.data._iterator import Batches, DataIterator
@@ -57,18 +57,19 @@ def in_format(batch: Batch, batch_format: str | None = "default", nullable: str 
     nullable: integers with nulls as floats with one warning ("float"), or as masked arrays ("masked").
     """
     if batch_format in ("default", "numpy"):
-        return numpy_batch(batch) if nullable is None else _with_nullable(batch, nullable)
+        return arrays_of(batch, numpy_of if nullable is None else partial(_with_nullable, nullable))
     if batch_format == "pandas":
         return pandas_frame(_arrow(batch))
     check_format(batch_format)
     return pa.Table.from_batches([_arrow(batch)])
 
 
-def numpy_batch(batch: Batch) -> dict[str, np.ndarray]:
+def arrays_of(batch: Batch, convert: Callable[[pa.Array, str], np.ndarray]) -> dict[str, np.ndarray]:
+    """convert: called with the columns that are no arrays yet, and their names."""
     record_batch, tensors = batch
     names = record_batch.schema.names
     return {
-        name: tensors[name] if name in tensors else numpy_of(record_batch.column(index), name)
+        name: tensors[name] if name in tensors else convert(record_batch.column(index), name)
         for index, name in enumerate(names)
     }
 
@@ -80,21 +81,13 @@ def check_nullable(nullable: str, batch_format: str | None) -> None:
         raise ValueError(f"nullable='masked' is for numpy batches, not for batch_format={batch_format!r}")
 
 
-def _with_nullable(batch: Batch, nullable: str) -> dict[str, np.ndarray]:
-    record_batch, tensors = batch
-    made: dict[str, np.ndarray] = {}
-    for index, name in enumerate(record_batch.schema.names):
-        if name in tensors:
-            made[name] = tensors[name]
-            continue
-        column = record_batch.column(index)
-        if column.null_count and pa.types.is_integer(column.type):
-            if nullable == "masked":
-                made[name] = np.ma.masked_array(column.fill_null(0).to_numpy(), column.is_null().to_numpy(False))
-                continue
-            _warn_of_floats(name, column.type)
-        made[name] = numpy_of(column, name)
-    return made
+def _with_nullable(nullable: str, column: pa.Array, name: str) -> np.ndarray:
+    if column.null_count and pa.types.is_integer(column.type):
+        if nullable == "masked":
+            masked: np.ndarray = np.ma.masked_array(column.fill_null(0).to_numpy(), column.is_null().to_numpy(False))
+            return masked
+        _warn_of_floats(name, column.type)
+    return numpy_of(column, name)
 
 
 _warned: set[str] = set()
@@ -121,11 +114,7 @@ def pandas_frame(rows: pa.RecordBatch | pa.Table) -> Any:
     for index, field in enumerate(fields):
         column = rows.column(index)
         if index in tensors:
-            values = numpy_of(column, field.name)
-            objects: np.ndarray = np.empty(len(values), object)
-            for row, value in enumerate(values):
-                objects[row] = value
-            columns.append(pandas.Series(objects, name=field.name))
+            columns.append(pandas.Series(objects_of(numpy_of(column, field.name)), name=field.name))
         else:
             columns.append(column.to_pandas().rename(field.name))
     return pandas.concat(columns, axis=1)
@@ -184,15 +173,8 @@ def check_dtypes(dtypes: Any, schema: pa.Schema) -> None:
 
 
 def tensor_arrays(batch: Batch, wants_floats: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """Like numpy_batch(), but a column has the same type in all batches."""
-    record_batch, tensors = batch
-    names = record_batch.schema.names
-    return {
-        name: tensors[name]
-        if name in tensors
-        else numpy_of(same_type(record_batch.column(index), name, wants_floats(name)), name)
-        for index, name in enumerate(names)
-    }
+    """A column has the same type in all batches."""
+    return arrays_of(batch, lambda column, name: numpy_of(same_type(column, name, wants_floats(name)), name))
 
 
 def same_type(column: pa.Array, name: str, wants_floats: bool) -> pa.Array:

@@ -105,7 +105,7 @@ class FragmentSlice(BatchFragment):
         begin = self.start + first
         rows, found = read(self.base, wanted, begin)
         if self.start or self.stop is not None or (found < begin and self.has_functions):
-            rows, found = _between(rows, found, begin, self.stop), begin
+            rows, found = rows_between(rows, found, begin, self.stop), begin
         return apply(ops, rows, Where(self.base.name, found)), found - self.start
 
     def reader(self, row: int = 0) -> tuple[pa.RecordBatchReader, int] | None:
@@ -213,8 +213,11 @@ def rows_in(
     return found if at_most is None else min(found, at_most)
 
 
-def _between(batches: Iterator[pa.RecordBatch], found: int, begin: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-    at = found
+def rows_between(
+    batches: Iterator[pa.RecordBatch], first: int, begin: int, stop: int | None
+) -> Iterator[pa.RecordBatch]:
+    """first: the row that the batches begin with."""
+    at = first
     for batch in batches:
         low = max(begin - at, 0)
         high = batch.num_rows if stop is None else min(stop - at, batch.num_rows)

@@ -28,6 +28,7 @@ from trireme.data._memory import HeldTable
 from trireme.data._methods import DatasetMethods, FunctionOptions, function_options
 from trireme.data._plan import Plan
 from trireme.data._relational import sorted_table
+from trireme.data._tensors import one_chunk
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -142,8 +143,7 @@ def _edges(table: pa.Table, keys: list[str]) -> np.ndarray:
     starts[:1] = True
     table = grouped_by_value(table.select(keys), keys)
     for key in keys:
-        column = pc.dictionary_encode(table.column(key), null_encoding="encode").unify_dictionaries().combine_chunks()
-        one = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        codes = one.indices.to_numpy()
+        encoded = pc.dictionary_encode(table.column(key), null_encoding="encode").unify_dictionaries()
+        codes = one_chunk(encoded).indices.to_numpy()
         starts[1:] |= codes[1:] != codes[:-1]
     return np.append(np.flatnonzero(starts), rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from trireme import _core
+from trireme._extras import imported
 from trireme.data._file_source import FileSource, Placed, ReadFilesOptions, in_threads, read_files
 from trireme.data._fragment import DataError, Fragment
 from trireme.data._paths import File
@@ -111,21 +111,16 @@ class ImageSource(FileSource):
 
 class ImagesFragment(FilesFragment):
     costly = True
-
-    def __init__(
-        self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float, request: _Request
-    ) -> None:
-        super().__init__(files, schema, names, row_bytes)
-        self._request = request
+    _options: _Request
 
     def _content(self, files: Sequence[File], field: pa.Field) -> pa.Array:
         if isinstance(field.type, RaggedTensorType):
-            images = [self._request.image(file) for file in files]
+            images = [self._options.image(file) for file in files]
             batch = pa.record_batch([ragged_tensors(images)], [field.name])
             return conform(batch, pa.schema([field]), files[0].shown).column(0)
         together = np.empty((len(files), *field.type.shape), field.type.value_type.to_pandas_dtype())
         for file, place in zip(files, together, strict=True):
-            image = self._request.image(file, place)
+            image = self._options.image(file, place)
             if (image.shape, image.dtype) != (place.shape, place.dtype):
                 raise DataError(
                     f"{file.shown} is {image.dtype}{list(image.shape)}, but the first images are "
@@ -221,7 +216,4 @@ def _pixels(image: Any) -> np.ndarray:
 
 
 def pillow() -> Any:
-    try:
-        return importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise ImportError('images need Pillow: pip install "trireme[images]"') from error
+    return imported("PIL.Image", 'images need Pillow: pip install "trireme[images]"')

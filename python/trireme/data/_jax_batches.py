@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from trireme._extras import imported
 from trireme.data._formats import Batch, check_collate, check_dtypes, collated, dtype_of, tensor_arrays
 from trireme.data._fragment import DataError
 
@@ -53,10 +53,7 @@ def jax_batches(
 
 
 def import_jax(what: str = "iter_jax_batches()") -> Any:
-    try:
-        return import_module("jax.numpy")
-    except ImportError as error:
-        raise ImportError(f"{what} needs JAX: pip install jax") from error
+    return imported("jax.numpy", f"{what} needs JAX: pip install jax")
 
 
 def _array(values: Any, name: str, dtypes: Any, paddings: Any, batch_size: int | None) -> Any:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trireme import _core
+from trireme._extras import import_extra
 from trireme.data._datasink import Datasink, TaskContext
 from trireme.data._datasource import BlockMetadata, Datasource, ReadTask, TaskSource
-from trireme.data._extras import import_extra
 from trireme.data._file_source import check_others
 from trireme.data._fragment import DataError
 from trireme.data._memory import rows_of_batch
@@ -74,7 +74,7 @@ class DeltaDatasource(Datasource):
         fragments = sorted(self._dataset.get_fragments(), key=lambda fragment: fragment.path)
         return [
             ReadTask(
-                partial(_read_fragment, part, schema),
+                partial(part.to_batches, schema=schema, use_threads=False),
                 BlockMetadata(
                     sum(group.num_rows for group in part.row_groups),
                     sum(group.total_byte_size for group in part.row_groups),
@@ -86,10 +86,6 @@ class DeltaDatasource(Datasource):
             for fragment in fragments
             for part in fragment.split_by_row_group()
         ]
-
-
-def _read_fragment(fragment: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    yield from fragment.to_batches(schema=schema, use_threads=False)
 
 
 class DeltaDatasink(_TableDatasink):
@@ -149,7 +145,7 @@ class IcebergDatasource(Datasource):
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         read_tasks = [
             ReadTask(
-                partial(_read_file, reader, task),
+                partial(reader.to_record_batches, [task]),
                 BlockMetadata(
                     None if self._filtered or task.delete_files else task.file.record_count,
                     None,
@@ -161,10 +157,6 @@ class IcebergDatasource(Datasource):
             for task in tasks
         ]
         return read_tasks or [ReadTask(lambda: [], BlockMetadata(0, 0, schema))]
-
-
-def _read_file(reader: Any, task: Any) -> Iterator[pa.RecordBatch]:
-    yield from reader.to_record_batches([task])
 
 
 def _small_types(schema: pa.Schema) -> pa.Schema:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from trireme._extras import import_extra
 from trireme.data._datasource import DecodedFiles
-from trireme.data._extras import import_extra
 from trireme.data._file_source import ReadFilesOptions, read_files
 from trireme.data._fragment import DataError
 from trireme.data._memory import rows_of_batch

@@ -56,6 +56,14 @@ class DatasetMethods:
             yield batch
 
 
+def plans_of(method: str, datasets: Sequence[Any]) -> list[Plan]:
+    """Of its arguments."""
+    for index, dataset in enumerate(datasets, 1):
+        if not isinstance(dataset, DatasetMethods):
+            raise TypeError(f"{method}: argument {index} is a {type(dataset).__name__}, expected a Dataset")
+    return [dataset._plan for dataset in datasets]
+
+
 class RayResources(TypedDict, total=False):
     """Accepted for scripts that were written for Ray. Functions run in processes of the workers, without
     reservations."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trireme.data._column_ops import Promote, batch_with
-from trireme.data._derived import PiecesFragment, UnionSource, ordered
-from trireme.data._fragment import Fragment, Source
+from trireme.data._column_ops import batch_with
+from trireme.data._derived import PiecesFragment, PlansSource
+from trireme.data._fragment import Fragment
 from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._memory import rows_of_batch
 from trireme.data._plan import Plan
@@ -31,7 +31,7 @@ class MixStoppingCondition(enum.Enum):
     STOP_ON_LONGEST_DROP = "stop_on_longest_drop"
 
 
-class MixedSource(Source):
+class MixedSource(PlansSource):
     """Row j of a dataset with weight w is due at the time (j + 0.5) / w; rows are ordered by time.
 
     Every fragment has the rows of a period, so the ratio also holds after fragments are shuffled.
@@ -40,37 +40,27 @@ class MixedSource(Source):
     name = "mix"
 
     def __init__(self, plans: Sequence[Plan], weights: Sequence[float], stop: MixStoppingCondition) -> None:
-        self._plans = [ordered(plan) for plan in plans]
+        super().__init__(plans)
         self._weights = [weight / sum(weights) for weight in weights]
         self._stop = stop
-        self._fragments: list[Fragment] | None = None
 
-    def schema(self) -> pa.Schema:
-        return UnionSource(self._plans).schema()
-
-    def files(self) -> list[str]:
-        return [file for plan in self._plans for file in plan.source.files()]
-
-    def fragments(self) -> list[Fragment]:
-        if self._fragments is None:
-            schema = self.schema()
-            plans = [plan if plan.schema().equals(schema) else plan.then(Promote(schema)) for plan in self._plans]
-            counts = [plan.rows() for plan in plans]
-            size = _fragment_rows(plans, sum(counts))
-            times = _times(counts, self._weights, self._stop, size)
-            edges = [
-                [_rows_before(time, weight, count) for time in times]
-                for weight, count in zip(self._weights, counts, strict=True)
-            ]
-            parts = [plan.cuts(edge) for plan, edge in zip(plans, edges, strict=True)]
-            self._fragments = [
-                MixedFragment(
-                    [part[index] for part in parts], [edge[index] for edge in edges], self._weights, schema, index
-                )
-                for index in range(len(times) - 1)
-                if any(part[index] for part in parts)
-            ]
-        return self._fragments
+    def _make(self) -> list[Fragment]:
+        plans, schema = self.alike(), self.schema()
+        counts = [plan.rows() for plan in plans]
+        size = _fragment_rows(plans, sum(counts))
+        times = _times(counts, self._weights, self._stop, size)
+        edges = [
+            [_rows_before(time, weight, count) for time in times]
+            for weight, count in zip(self._weights, counts, strict=True)
+        ]
+        parts = [plan.cuts(edge) for plan, edge in zip(plans, edges, strict=True)]
+        return [
+            MixedFragment(
+                [part[index] for part in parts], [edge[index] for edge in edges], self._weights, schema, index
+            )
+            for index in range(len(times) - 1)
+            if any(part[index] for part in parts)
+        ]
 
 
 class MixedFragment(PiecesFragment):

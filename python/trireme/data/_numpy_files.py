@@ -80,36 +80,24 @@ class NumpySource(FileSource):
                 )
             rows = header.shape[0]
             step = rows if header.fortran_order else max(1, _FRAGMENT_BYTES // max(header.row_bytes, 1))
-            return [
-                NumpyFragment(file, body, constants, names, header, start, min(step, rows - start))
-                for start in range(0, rows, step or 1)
-            ]
+            made: list[Fragment] = []
+            for start in range(0, rows, step or 1):
+                end = min(start + step, rows)
+                part = "" if end - start == rows else f"rows {start} to {end - 1}"
+                size = (end - start) * header.row_bytes
+                options = (header, start, end)
+                made.append(NumpyFragment(file, body, constants, names, options, part, end - start, size))
+            return made
 
         return in_threads(fragments_of, files)
 
 
 class NumpyFragment(FileFragment):
-    def __init__(
-        self,
-        file: File,
-        body: pa.Schema,
-        constants: Any,
-        names: Sequence[str],
-        header: _Header,
-        start: int,
-        rows: int,
-    ) -> None:
-        whole = rows == header.shape[0]
-        part = "" if whole else f"rows {start} to {start + rows - 1}"
-        super().__init__(file, body, constants, names, part=part)
-        self._header = header
-        self._start = start
-        self.rows: int = rows
-        self.size_bytes = rows * header.row_bytes
+    """The options are the header of the file, the first row and the end."""
 
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
-        header = self._header
-        begin, end = self._start + row, self._start + self.rows
+        header, start, end = self._options
+        begin = start + row
         step = rows_of_batch(header.row_bytes)
         with self._file.open_file() as handle:
             if header.fortran_order:

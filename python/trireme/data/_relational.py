@@ -22,7 +22,7 @@ from trireme.data._aggregates import (
 )
 from trireme.data._column_ops import SelectColumns, require_columns
 from trireme.data._derived import ComputedSource, stream_of, table_of
-from trireme.data._methods import DatasetMethods
+from trireme.data._methods import DatasetMethods, plans_of
 from trireme.data._plan import Plan
 from trireme.data._promotion import common_type
 from trireme.data._tensors import cast
@@ -67,14 +67,11 @@ class RelationalMethods(DatasetMethods, Reductions[Any]):
 
         Duplicate names get a suffix: _1, _2, ... Rows are counted, but not loaded into memory.
         """
-        for index, dataset in enumerate(other, 1):
-            if not isinstance(dataset, DatasetMethods):
-                raise TypeError(f"zip: argument {index} is a {type(dataset).__name__}, expected a Dataset")
         if not other:
             raise ValueError("zip: pass at least one other dataset")
         plan = self._plan
-        for dataset in other:
-            plan = Plan(ZippedSource(plan, dataset._plan))
+        for each in plans_of("zip", other):
+            plan = Plan(ZippedSource(plan, each))
         return self._made(plan)
 
     def join(

@@ -20,6 +20,7 @@ from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._methods import DatasetMethods, check_resources, is_whole
 from trireme.data._plan import Plan, Shuffle
 from trireme.data._streaming_split import SplitRows, check
+from trireme.data._tensors import one_chunk
 
 if TYPE_CHECKING:
     from trireme.data._dataset import Dataset
@@ -171,10 +172,10 @@ def _stratified(plan: Plan, column: str, share: float) -> np.ndarray:
     require_columns([column], plan.schema(), "train_test_split(stratify)")
     values = table_of(plan.then(SelectColumns([column]))).column(0)
     try:
-        encoded = pc.dictionary_encode(values, null_encoding="encode").combine_chunks()
+        encoded = one_chunk(pc.dictionary_encode(values, null_encoding="encode"))
     except pa.ArrowException as error:
         raise ValueError(f"train_test_split: cannot group by column {column!r} ({values.type}): {error}") from error
-    codes = (encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded).indices.to_numpy()
+    codes = encoded.indices.to_numpy()
     sizes = np.bincount(codes)
     order = np.argsort(codes, kind="stable")
     begins = np.cumsum(sizes) - sizes

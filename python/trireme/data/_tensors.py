@@ -45,7 +45,7 @@ def array_of(values: Any, name: str = "") -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, pa.ChunkedArray):
-        return _one_chunk(values)
+        return one_chunk(values)
     if isinstance(values, (str, bytes, Mapping)) or values is None:
         raise DataError(f"{_column(name)} is {_shown(values)}: expected an array or a list with a value for each row")
     try:
@@ -66,12 +66,12 @@ def numpy_of(column: pa.Array | pa.ChunkedArray, name: str = "") -> np.ndarray:
     Rows of one shape become one array [rows, ...]; text, lists, ragged tensors and structs an array of objects. Nulls
     are NaN in numbers and None in objects.
     """
-    array = _one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
+    array = one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
     if pa.types.is_dictionary(kind):
         return numpy_of(array.dictionary_decode(), name)
     if isinstance(kind, RaggedTensorType):
-        return _objects(_ragged_values(array))
+        return objects_of(_ragged_values(array))
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
         return numpy_of(array.storage, name)
     if tensor_shape(kind) is not None:
@@ -79,7 +79,7 @@ def numpy_of(column: pa.Array | pa.ChunkedArray, name: str = "") -> np.ndarray:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _list_values(array, name)
     if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_null(kind):
-        return _objects(array.to_pylist())
+        return objects_of(array.to_pylist())
     values: np.ndarray = array.to_numpy(zero_copy_only=False)
     return values
 
@@ -302,8 +302,8 @@ def _of_series(values: Any, name: str) -> pa.Array:
         first = next((value for value in objects if value is not None), None)
         if _is_tensor(first):
             return _of_objects(objects, name, _as_numpy(first).ndim == 1)
-        return _one_chunk(pa.array(list(objects), from_pandas=True))
-    array = _one_chunk(pa.array(values, from_pandas=True))
+        return one_chunk(pa.array(list(objects), from_pandas=True))
+    array = one_chunk(pa.array(values, from_pandas=True))
     if pa.types.is_large_string(array.type) and array.nbytes < np.iinfo(np.int32).max:
         return array.cast(pa.string())  # as from every other source: joins need equal types
     return array
@@ -331,11 +331,11 @@ def _fixed_values(array: pa.Array, name: str) -> np.ndarray:
         physical, order, storage = kind.shape, kind.permutation, array.storage
     if storage.null_count:
         rows = [numpy_of(array.slice(row, 1).drop_null(), name) for row in range(len(array))]
-        return _objects([row[0] if len(row) else None for row in rows])
+        return objects_of([row[0] if len(row) else None for row in rows])
     values = storage
     while pa.types.is_fixed_size_list(values.type):
         if values.null_count:
-            return _objects(array.to_pylist())
+            return objects_of(array.to_pylist())
         values = values.flatten()
     result: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(len(array), *physical)
     if order is not None:
@@ -352,7 +352,7 @@ def _list_values(array: pa.Array, name: str) -> np.ndarray:
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         rows = [row if there else None for row, there in zip(rows, valid, strict=True)]
-    return _objects(rows)
+    return objects_of(rows)
 
 
 def _ragged_values(array: pa.Array) -> list[np.ndarray | None]:
@@ -370,14 +370,15 @@ def _row_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _objects(values: Sequence[Any]) -> np.ndarray:
+def objects_of(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """One object for each value: numpy would join tensors of one shape."""
     result: np.ndarray = np.empty(len(values), object)
     for index, value in enumerate(values):
         result[index] = value
     return result
 
 
-def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:

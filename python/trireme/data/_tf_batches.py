@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from trireme._consumers import current_loop
+from trireme._extras import imported
 from trireme._shard_batches import mark_as_shard
 from trireme.data._column_ops import require_columns
 from trireme.data._formats import Batch, check_dtypes, dtype_of, raw_batches, tensor_arrays
@@ -79,10 +79,7 @@ def to_tf(
 
 
 def import_tensorflow(what: str) -> Any:
-    try:
-        return import_module("tensorflow")
-    except ImportError as error:
-        raise ImportError(f"{what} needs TensorFlow: pip install tensorflow") from error
+    return imported("tensorflow", f"{what} needs TensorFlow: pip install tensorflow")
 
 
 def _selected(tf: Any, arrays: dict[str, np.ndarray], columns: str | Sequence[str], spec: Any) -> Any:

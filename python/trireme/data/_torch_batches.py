@@ -13,7 +13,16 @@ from torch.utils.data import IterableDataset
 
 from trireme import _session
 from trireme.data._column_ops import require_columns
-from trireme.data._formats import Batch, check_collate, check_dtypes, collated, dtype_of, raw_batches, same_type
+from trireme.data._formats import (
+    Batch,
+    arrays_of,
+    check_collate,
+    check_dtypes,
+    collated,
+    dtype_of,
+    raw_batches,
+    same_type,
+)
 from trireme.data._fragment import DataError
 from trireme.data._tensors import RaggedTensorType, is_number, numpy_of, tensor_shape
 from trireme.torch._device import get_device
@@ -44,16 +53,11 @@ def check_torch(
 
 def to_torch(batch: Batch, dtypes: Dtypes = None, device: torch.device | None = None) -> dict[str, torch.Tensor]:
     """A dict of tensors. They share the batch's memory if it has arrays."""
-    record_batch, arrays = batch
-    names = record_batch.schema.names
     if dtypes is not None:
-        check_dtypes(dtypes, record_batch.schema)
+        check_dtypes(dtypes, batch[0].schema)
     tensors = {}
-    for index, name in enumerate(names):
+    for name, array in arrays_of(batch, lambda column, name: _numbers(column, name, dtype_of(name, dtypes))).items():
         dtype = dtype_of(name, dtypes)
-        array = arrays.get(name)
-        if array is None:
-            array = _numbers(record_batch.column(index), name, dtype)
         tensor = torch.from_numpy(array)
         tensors[name] = tensor if dtype is None else tensor.to(dtype)
     if device is None or device.type == "cpu":

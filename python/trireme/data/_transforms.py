@@ -23,7 +23,7 @@ from trireme.data._expressions import conditions, expression
 from trireme.data._fragment import Fragment
 from trireme.data._fragment_slice import FragmentSlice
 from trireme.data._functions import AddColumn, FilterRows, FlatMap, Map, MapBatches
-from trireme.data._methods import DatasetMethods, FunctionOptions, check_resources, function_options, is_whole
+from trireme.data._methods import DatasetMethods, FunctionOptions, check_resources, function_options, is_whole, plans_of
 from trireme.data._mix import MixedSource, MixStoppingCondition, checked_weights
 from trireme.data._plan import Plan, Shuffle
 
@@ -161,10 +161,7 @@ class TransformMethods(DatasetMethods):
 
     def union(self, *other: Dataset) -> Dataset:
         """The rows of this dataset, then those of the others. All datasets need the same columns."""
-        for index, dataset in enumerate(other, 1):
-            if not isinstance(dataset, DatasetMethods):
-                raise TypeError(f"union: argument {index} is a {type(dataset).__name__}, expected a Dataset")
-        return self._made(UnionSource([self._plan, *(dataset._plan for dataset in other)]))
+        return self._made(UnionSource([self._plan, *plans_of("union", other)]))
 
     def mix(
         self,
@@ -176,11 +173,8 @@ class TransformMethods(DatasetMethods):
 
         weights: the ratio, this dataset first; default: equal. The order in each dataset is kept.
         """
-        for index, dataset in enumerate(other, 1):
-            if not isinstance(dataset, DatasetMethods):
-                raise TypeError(f"mix: argument {index} is a {type(dataset).__name__}, expected a Dataset")
+        plans = [self._plan, *plans_of("mix", other)]
         stop = MixStoppingCondition(getattr(stopping_condition, "value", stopping_condition))
-        plans = [self._plan, *(dataset._plan for dataset in other)]
         return self._made(MixedSource(plans, checked_weights(weights, len(plans)), stop))
 
     def repartition(

@@ -34,8 +34,11 @@ def read_binary_files(paths: Any, **options: Unpack[ReadFilesOptions]) -> Datase
 class FilesFragment(Fragment):
     """Several files, each of them a row: its content, and the columns from its path."""
 
-    def __init__(self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float) -> None:
+    def __init__(
+        self, files: Sequence[Placed], schema: pa.Schema, names: Sequence[str], row_bytes: float, options: Any = None
+    ) -> None:
         self._files = list(files)
+        self._options = options
         self._schema = schema
         self._names = list(names)
         self._row_bytes = row_bytes

@@ -8,50 +8,45 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trireme._core import count_of
-from trireme.data._derived import PiecesFragment, ordered
-from trireme.data._fragment import Fragment, Source
-from trireme.data._fragment_slice import FragmentSlice, read
+from trireme.data._derived import PiecesFragment, PlansSource
+from trireme.data._fragment import Fragment
+from trireme.data._fragment_slice import FragmentSlice, read, rows_between
 from trireme.data._plan import Plan
 from trireme.data._promotion import promoted
 
 
-class ZippedSource(Source):
+class ZippedSource(PlansSource):
     """Each fragment of the left dataset with the corresponding rows of the right."""
 
     name = "zip"
 
     def __init__(self, left: Plan, right: Plan) -> None:
-        self._left = ordered(left)
-        self._right = ordered(right)
-        self._fragments: list[Fragment] | None = None
+        super().__init__([left, right])
 
-    def fragments(self) -> list[Fragment]:
-        if self._fragments is None:
-            rows = self._left.rows(), self._right.rows()
-            if rows[0] != rows[1]:
-                raise ValueError(
-                    f"zip: one dataset has {count_of(rows[0], 'row')} and the other {rows[1]}; limit() makes them equal"
-                )
-            names, schema = self._new_names(), self.schema()
-            pieces = self._left.pieces()
-            edges = itertools.accumulate((piece.rows or 0 for piece in pieces), initial=0)
-            both = zip(pieces, self._right.cuts(list(edges)), strict=True)
-            self._fragments = [ZippedFragment(piece, beside, names, schema) for piece, beside in both if beside]
-        return self._fragments
+    def _make(self) -> list[Fragment]:
+        left, right = self._plans
+        rows = left.rows(), right.rows()
+        if rows[0] != rows[1]:
+            raise ValueError(
+                f"zip: one dataset has {count_of(rows[0], 'row')} and the other {rows[1]}; limit() makes them equal"
+            )
+        names, schema = self._new_names(), self.schema()
+        pieces = left.pieces()
+        edges = itertools.accumulate((piece.rows or 0 for piece in pieces), initial=0)
+        both = zip(pieces, right.cuts(list(edges)), strict=True)
+        return [ZippedFragment(piece, beside, names, schema) for piece, beside in both if beside]
 
     def schema(self) -> pa.Schema:
+        left, right = self._plans
         names = self._new_names()
-        fields = [*self._left.schema(), *(field.with_name(names[field.name]) for field in self._right.schema())]
-        return pa.schema(fields)
-
-    def files(self) -> list[str]:
-        return [*self._left.source.files(), *self._right.source.files()]
+        return pa.schema([*left.schema(), *(field.with_name(names[field.name]) for field in right.schema())])
 
     def _new_names(self) -> dict[str, str]:
         """The names of the right columns after resolving conflicts with the left."""
-        taken = set(self._left.schema().names)
+        left, right = self._plans
+        taken = set(left.schema().names)
         new: dict[str, str] = {}
-        for name in self._right.schema().names:
+        for name in right.schema().names:
             number = 0
             chosen = name
             while chosen in taken:
@@ -90,11 +85,7 @@ def rows_from(pieces: Sequence[FragmentSlice], row: int) -> Iterator[pa.RecordBa
         rows = piece.rows or 0
         if row < rows:
             batches, first = read(piece, None, row)
-            skip = row - first
-            for batch in batches:
-                if skip < batch.num_rows:
-                    yield batch.slice(skip)
-                skip = max(skip - batch.num_rows, 0)
+            yield from rows_between(batches, first, row, None)
         row = max(row - rows, 0)
 
 

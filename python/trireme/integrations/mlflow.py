@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from typing import Any
 
 from trireme._errors import one_line
+from trireme._extras import imported
 from trireme._tables import flatten
 from trireme.callbacks import RunContext
 from trireme.integrations._tracker import Entry, Nothing, Tracker, numbers
@@ -17,10 +17,7 @@ _RUN_TAG = "trireme.run_id"
 
 
 def _mlflow() -> Any:
-    try:
-        return importlib.import_module("mlflow")
-    except ImportError as error:
-        raise ImportError("the MLflow integration needs mlflow: pip install trireme[mlflow]") from error
+    return imported("mlflow", "the MLflow integration needs mlflow: pip install trireme[mlflow]")
 
 
 class MLflowCallback(Tracker):

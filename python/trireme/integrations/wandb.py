@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
+from trireme._extras import imported
 from trireme.callbacks import RunContext
 from trireme.integrations._tracker import Entry, Nothing, Tracker
 
 
 def _wandb() -> Any:
-    try:
-        return importlib.import_module("wandb")
-    except ImportError as error:
-        raise ImportError("the Weights & Biases integration needs wandb: pip install trireme[wandb]") from error
+    return imported("wandb", "the Weights & Biases integration needs wandb: pip install trireme[wandb]")
 
 
 def _use_key(api_key: str | None, api_key_file: str | os.PathLike[str] | None) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from trireme._boosting._connections import ReservedPort, connections_of_ports, cut, own_address
 from trireme._context import TrainContext
+from trireme._extras import import_extra
 from trireme.backend import NewProcessBackend
-from trireme.data._extras import import_extra
 from trireme.lightgbm._network import set_network_params
 
 _TIMEOUT_S = 1800.0

@@ -7,8 +7,8 @@ from typing import Any
 
 from trireme._boosting._connections import Connections, own_address
 from trireme._context import TrainContext
+from trireme._extras import import_extra
 from trireme.backend import NewProcessBackend
-from trireme.data._extras import import_extra
 
 
 class XGBoostBackend(NewProcessBackend):
