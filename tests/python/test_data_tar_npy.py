@@ -94,6 +94,13 @@ def test_tar_files_that_cannot_be_read(tmp_path: Path) -> None:
             trireme.data.read_webdataset(path, decoder=None).to_arrow()
 
 
+def test_a_key_that_is_no_text_names_the_file(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        tar.addfile(tarfile.TarInfo("\udc80.bin"), io.BytesIO())
+    with pytest.raises(DataError, match=r"x.tar: column '__key__'"):
+        trireme.data.read_webdataset(tmp_path, decoder=None).to_arrow()
+
+
 _DTYPES = st.one_of(
     np_st.boolean_dtypes(),
     np_st.integer_dtypes(endianness="?"),

@@ -234,7 +234,7 @@ class TaskFragment(Fragment):
 
 class DecodedFragment(FileFragment):
     def _batches(self, columns: Sequence[str], row: int) -> Iterator[pa.RecordBatch]:
-        with _named(self._file.shown):
+        with named(self._file.shown):
             yield from skipped(itertools.chain.from_iterable(map(batches_of, self._options(self._file))), row)
 
 
@@ -244,7 +244,7 @@ class DecodedFiles(FileSource):
     _fragment = DecodedFragment
 
     def _infer(self, file: File) -> pa.Schema:
-        with _named(file.shown):
+        with named(file.shown):
             for batch in itertools.chain.from_iterable(map(batches_of, self._options(file))):
                 schema: pa.Schema = batch.schema
                 return schema
@@ -264,13 +264,13 @@ def batches_of(block: Block) -> Iterator[pa.RecordBatch]:
 
 
 def _read(task: ReadTask, name: str) -> Iterator[pa.RecordBatch]:
-    with _named(name):
+    with named(name):
         for block in task():
             yield from batches_of(block)
 
 
 @contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
+def named(name: str) -> Iterator[None]:
     """Adds the part of the data to errors of a user's reader."""
     try:
         yield

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import pyarrow as pa
 
 from trireme import _core
+from trireme.data._datasource import named
 from trireme.data._file_source import FileFragment, FileSource, ReadFilesOptions, read_files
 from trireme.data._fragment import DataError
 from trireme.data._images import MAX_PIXELS, check_max_pixels, decode
@@ -83,7 +84,7 @@ class WebDatasetFragment(FileFragment):
             if not columns:
                 yield pa.record_batch([pa.nulls(len(rows))], ["sample"])
             else:
-                yield batch_of_rows([{name: sample.get(name) for name in columns} for sample in rows])
+                yield _batch(self._file, [{name: sample.get(name) for name in columns} for sample in rows])
 
 
 class WebDatasetSource(FileSource):
@@ -93,7 +94,12 @@ class WebDatasetSource(FileSource):
         samples = list(itertools.islice(_samples(file, *self._options), _LOOKED_AT))
         if not samples:
             raise DataError(f"{file.shown} has no samples: the first file defines the columns")
-        return batch_of_rows(samples).schema
+        return _batch(file, samples).schema
+
+
+def _batch(file: File, samples: Sequence[Sample]) -> pa.RecordBatch:
+    with named(file.shown):
+        return batch_of_rows(samples)
 
 
 def _some(samples: Iterator[Sample]) -> Iterator[Sample]:
