@@ -8,6 +8,7 @@ from typing import Any
 
 from trireme import _core
 from trireme._checkpoint import Checkpoint, _temporary_directory
+from trireme._model_checkpoint import Model
 from trireme._session import get_context, report
 
 Metrics = str | list[str] | dict[str, str] | None
@@ -88,12 +89,13 @@ class RoundReporter:
         report(dict(self._last), checkpoint=checkpoint)
 
 
-def stored_file(checkpoint: Checkpoint, folder: str, filename: str, made_by: str) -> str:
-    path = os.path.join(folder, filename)
-    if not os.path.isfile(path):
-        found = ", ".join(sorted(os.listdir(folder))) or "nothing"
-        raise FileNotFoundError(
-            f"{checkpoint.path} has no {filename}, only {found}: it was not created by {made_by}, or with another "
-            "filename=..."
-        )
-    return path
+def stored_model(checkpoint: Checkpoint, filename: str, made_by: str, load: Callable[[str], Model]) -> Model:
+    with checkpoint.as_directory() as folder:
+        path = os.path.join(folder, filename)
+        if not os.path.isfile(path):
+            found = ", ".join(sorted(os.listdir(folder))) or "nothing"
+            raise FileNotFoundError(
+                f"{checkpoint.path} has no {filename}, only {found}: it was not created by {made_by}, or with another "
+                "filename=..."
+            )
+        return load(path)

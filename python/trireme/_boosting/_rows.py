@@ -151,7 +151,7 @@ class WorkerRows:
 
     def _numbers(self, table: pa.Table) -> Batch:
         columns = self.columns
-        features = [_feature(table.column(name), columns.categories.get(name), name) for name in columns.features]
+        features = [_feature(table.column(name), columns.categories.get(name)) for name in columns.features]
         return Batch(
             pa.table(features, names=list(columns.features)),
             self._complete(table, "label", columns.label),
@@ -175,7 +175,7 @@ def as_numpy(column: pa.ChunkedArray) -> np.ndarray:
     return made.astype(np.float64) if made.dtype.kind not in "f" else made
 
 
-def _feature(column: pa.ChunkedArray, categories: Sequence[Any] | None, name: str) -> pa.ChunkedArray:
+def _feature(column: pa.ChunkedArray, categories: Sequence[Any] | None) -> pa.ChunkedArray:
     if categories is not None:
         return pa.chunked_array([codes_of(chunk, categories) for chunk in column.chunks], pa.float32())
     kind = column.type

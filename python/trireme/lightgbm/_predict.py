@@ -45,7 +45,7 @@ class _Predictor:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         names = self._booster.feature_name()
-        features = [_feature(table.column(name), self._categories.get(name), name) for name in names]
+        features = [_feature(table.column(name), self._categories.get(name)) for name in names]
         matrix = Batch(pa.table(features, names=names), np.empty(0), None, None).matrix(np.float64)
         found = self._booster.predict(matrix, **self._options)
         column = pa.array(found) if found.ndim == 1 else pa.array(list(found))

@@ -7,7 +7,7 @@ from typing import Any
 
 import lightgbm
 
-from trireme._boosting._report import Metrics, RoundReporter, stored_file
+from trireme._boosting._report import Metrics, RoundReporter, stored_model
 from trireme._checkpoint import Checkpoint
 
 FILENAME = "model.txt"
@@ -54,9 +54,11 @@ class ReportCallback:
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = FILENAME) -> lightgbm.Booster:
         """The model in a checkpoint of this callback or of LightGBMTrainer."""
-        with checkpoint.as_directory() as folder:
-            path = stored_file(checkpoint, folder, filename, "trireme.lightgbm.ReportCallback")
-            return lightgbm.Booster(model_file=path)
+        return stored_model(checkpoint, filename, "trireme.lightgbm.ReportCallback", loaded)
+
+
+def loaded(path: str) -> lightgbm.Booster:
+    return lightgbm.Booster(model_file=path)
 
 
 def finish_reports() -> None:

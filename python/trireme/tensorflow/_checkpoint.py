@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from trireme._boosting._stored_model import ModelCheckpoint
 from trireme._checkpoint import _temporary_directory
+from trireme._model_checkpoint import ModelCheckpoint
 from trireme.tensorflow._config import require_tensorflow
 
 _SAVED_MODEL = "saved_model.pb"

@@ -10,14 +10,14 @@ from typing import Any, Self
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from trireme._checkpoint import Checkpoint, _temporary_directory
+from trireme._checkpoint import _temporary_directory
+from trireme._model_checkpoint import ModelCheckpoint
 
 _MODEL_FILE = "model.pt"
-_PREPROCESSOR = "preprocessor_pkl"
 _SHOWN = 8
 
 
-class TorchCheckpoint(Checkpoint):
+class TorchCheckpoint(ModelCheckpoint):
     """A checkpoint directory with `model.pt`: the state dict of a model, or the complete model."""
 
     @classmethod
@@ -55,24 +55,11 @@ class TorchCheckpoint(Checkpoint):
         target.load_state_dict(state)
         return model
 
-    def get_preprocessor(self) -> Any:
-        """Return the preprocessor set by set_preprocessor(), or None. Unpickling it can run arbitrary code."""
-        dumped = self.get_metadata().get(_PREPROCESSOR)
-        return None if dumped is None else pickle.loads(bytes.fromhex(dumped))
-
-    def set_preprocessor(self, preprocessor: Any) -> None:
-        import cloudpickle
-
-        self.update_metadata({_PREPROCESSOR: cloudpickle.dumps(preprocessor).hex()})
-
     @classmethod
     def _with(cls, stored: Any, preprocessor: Any) -> Self:
         folder = _temporary_directory(keep=False)
         torch.save(stored, os.path.join(folder, _MODEL_FILE))
-        made = cls(folder)
-        if preprocessor is not None:
-            made.set_preprocessor(preprocessor)
-        return made
+        return cls._made(folder, preprocessor)
 
     def _load(self, allow_pickle: bool) -> Any:
         with self.as_directory() as folder:

@@ -43,9 +43,7 @@ class _Predictor:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         names = self._booster.feature_names or table.column_names
-        features = pa.table(
-            [_feature(table.column(name), self._categories.get(name), name) for name in names], names=names
-        )
+        features = pa.table([_feature(table.column(name), self._categories.get(name)) for name in names], names=names)
         found = self._booster.predict(self._matrix(features), **self._options)
         column = pa.array(found) if found.ndim == 1 else pa.array(list(found))
         return table.append_column(self._column, column)

@@ -7,7 +7,7 @@ from typing import Any
 
 import xgboost
 
-from trireme._boosting._report import Metrics, RoundReporter, stored_file
+from trireme._boosting._report import Metrics, RoundReporter, stored_model
 from trireme._checkpoint import Checkpoint
 
 FILENAME = "model.ubj"
@@ -51,7 +51,8 @@ class ReportCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = FILENAME) -> xgboost.Booster:
         """The model in a checkpoint of this callback or of XGBoostTrainer."""
-        with checkpoint.as_directory() as folder:
-            booster = xgboost.Booster()
-            booster.load_model(stored_file(checkpoint, folder, filename, "trireme.xgboost.ReportCallback"))
-            return booster
+        return stored_model(checkpoint, filename, "trireme.xgboost.ReportCallback", loaded)
+
+
+def loaded(path: str) -> xgboost.Booster:
+    return xgboost.Booster(model_file=path)
