@@ -1,7 +1,6 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
-#include "errors.h"
 #include "trireme/boosting_job.h"
 #include "trireme/config.h"
 #include "value.h"
@@ -28,17 +27,13 @@ nb::dict check(const nb::dict& given) {
   job.use_gpu = dict.at("use_gpu").as_bool();
   if (const Value* train = dict.find("train")) job.train = train->as_string();
   job.datasets = dict.at("datasets").as_dict();
-  try {
-    const CheckedBoostingJob checked = check_boosting_job(job);
-    Dict made{{"params", checked.params},
-              {"corrections", List(checked.corrections.begin(), checked.corrections.end())},
-              {"features", List(checked.features.begin(), checked.features.end())},
-              {"categorical", List(checked.categorical.begin(), checked.categorical.end())},
-              {"unrepeatable", List(checked.unrepeatable.begin(), checked.unrepeatable.end())}};
-    return to_python(made);
-  } catch (const ConfigError& error) {
-    raise_config_error(error.what());
-  }
+  const CheckedBoostingJob checked = check_boosting_job(job);
+  Dict made{{"params", checked.params},
+            {"corrections", List(checked.corrections.begin(), checked.corrections.end())},
+            {"features", List(checked.features.begin(), checked.features.end())},
+            {"categorical", List(checked.categorical.begin(), checked.categorical.end())},
+            {"unrepeatable", List(checked.unrepeatable.begin(), checked.unrepeatable.end())}};
+  return to_python(made);
 }
 
 nb::list round_params(const nb::dict& params, std::int64_t round) {

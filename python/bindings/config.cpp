@@ -18,11 +18,9 @@ void bind_config(nb::module_& module) {
         try {
           given = to_dict(fields, name);
         } catch (const nb::builtin_exception& problem) {
-          raise_config_error(problem.what());
+          throw ConfigError(problem.what());
         }
-        auto checked = base::check_config(name, given);
-        if (!checked) raise_config_error(checked.error().message());
-        return to_python(*checked);
+        return to_python(value_or<ConfigError>(base::check_config(name, given)));
       },
       nb::arg("name"), nb::arg("fields"),
       "Returns the fields, complete and normalised; raises ConfigError if one is invalid.");

@@ -30,19 +30,6 @@ using data::Batch;
 using data::Pass;
 using data::Shard;
 
-// The last owner may be in a thread without the interpreter's lock, or outlive the interpreter.
-std::shared_ptr<nb::object> kept(nb::object object) {
-  return {new nb::object(std::move(object)), [](nb::object* held) {
-            if (!Py_IsInitialized()) {
-              (void)held->release();
-            } else {
-              nb::gil_scoped_acquire lock;
-              held->reset();
-            }
-            delete held;
-          }};
-}
-
 // Set while a reading thread runs Python code: a garbage collection there may drop the last reference to the pass that
 // the thread belongs to.
 thread_local bool in_reader = false;
@@ -153,7 +140,7 @@ class PythonPass {
       std::lock_guard lock(mutex_);
       return closed_ ? base::Result<void>(base::error("this pass over the data is closed")) : pass_->reopen();
     });
-    if (!reopened) raise_error(reopened.error());
+    value_or_raise(std::move(reopened));
   }
 
  private:
@@ -232,9 +219,7 @@ void bind_data(nb::module_& module) {
           "iterate",
           [](Shard& self, const nb::dict& options, int ahead) {
             const auto wanted = struct_from<IterBatchesOptions>(options, "IterBatchesOptions");
-            auto made = unlocked([&] { return self.iterate(wanted, ahead); });
-            if (!made) throw nb::value_error(made.error().message().c_str());
-            return new PythonPass(*std::move(made));
+            return new PythonPass(value_or<ValueError>(unlocked([&] { return self.iterate(wanted, ahead); })));
           },
           nb::arg("options"), nb::arg("ahead") = 0)
       .def("used", &Shard::used, nb::arg("batches"), nb::call_guard<nb::gil_scoped_release>())
@@ -246,9 +231,7 @@ void bind_data(nb::module_& module) {
       .def("load_state",
            [](Shard& self, nb::handle state) {
              const Dict given = to_dict(state, "state");
-             if (auto loaded = unlocked([&] { return self.load_state(given); }); !loaded) {
-               throw nb::value_error(loaded.error().message().c_str());
-             }
+             value_or<ValueError>(unlocked([&] { return self.load_state(given); }));
            })
       .def("stats", &stats_of)
       .def("logged_rows", [](const Shard& self) { return unlocked([&] { return self.logged_rows(); }); });

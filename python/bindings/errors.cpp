@@ -1,7 +1,5 @@
 #include "errors.h"
 
-#include "trireme/config.h"
-
 namespace trireme::python {
 namespace {
 
@@ -26,8 +24,6 @@ void bind_errors(nb::module_& module) {
     }
   });
 }
-
-void raise_config_error(const std::string& message) { throw ConfigError(message); }
 
 void raise_error(const base::Error& error) {
   const std::string message = error.message();

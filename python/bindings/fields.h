@@ -11,9 +11,7 @@ namespace trireme::python {
 // A struct from a dict with some or all of its fields. ConfigError names the field that is wrong.
 template <base::HasFields T>
 T struct_from(const nb::dict& given, const char* type_name) {
-  auto made = base::from_dict<T>(to_dict(given, type_name), type_name);
-  if (!made) raise_config_error(made.error().message());
-  return *std::move(made);
+  return value_or<ConfigError>(base::from_dict<T>(to_dict(given, type_name), type_name));
 }
 
 }  // namespace trireme::python

@@ -4,6 +4,7 @@
 #include "arrow_capsules.h"
 #include "base/json.h"
 #include "bindings.h"
+#include "errors.h"
 #include "preprocess/preprocessor_impl.h"
 #include "unlocked.h"
 #include "value.h"
@@ -15,12 +16,6 @@ namespace {
 
 using preprocess::PreprocessorImpl;
 using Impl = std::shared_ptr<const PreprocessorImpl>;  // shared with learners
-
-template <typename T>
-T value_or_value_error(base::Result<T> result) {
-  if (!result) throw nb::value_error(result.error().message().c_str());
-  if constexpr (!std::is_void_v<T>) return std::move(result).value();
-}
 
 preprocess::Table table_of(nb::handle batch) {
   const nb::object capsules = batch.attr("__arrow_c_array__")();
@@ -49,9 +44,9 @@ class PythonPreprocessor {
   explicit PythonPreprocessor(Impl impl) : impl_(std::move(impl)) {}
 
   static PythonPreprocessor of_json(const std::string& described) {
-    const auto parsed = value_or_value_error(base::parse_plain_json(described));
+    const auto parsed = value_or<ValueError>(base::parse_plain_json(described));
     if (!parsed.get_if<Dict>()) throw nb::value_error("expected a JSON object");
-    return PythonPreprocessor(value_or_value_error(preprocess::read_preprocessor(parsed.as_dict())));
+    return PythonPreprocessor(value_or<ValueError>(preprocess::read_preprocessor(parsed.as_dict())));
   }
 
   const Impl& impl() const { return impl_; }
@@ -63,7 +58,7 @@ class PythonPreprocessor {
       TRIREME_TRY(impl_->apply(table, back));
       return std::move(table).record();
     });
-    return {value_or_value_error(std::move(done))};
+    return {value_or<ValueError>(std::move(done))};
   }
 
  private:
@@ -79,7 +74,7 @@ class PythonLearner {
   void add(nb::handle batches) {
     const nb::object capsule = batches.attr("__arrow_c_stream__")();
     auto stream = moved_out<ArrowArrayStream>(capsule, "arrow_array_stream");
-    value_or_value_error(unlocked([&] { return read_into(*learner_, std::move(stream)); }));
+    value_or<ValueError>(unlocked([&] { return read_into(*learner_, std::move(stream)); }));
   }
 
   nb::tuple done() {
@@ -89,7 +84,7 @@ class PythonLearner {
       TRIREME_TRY(fitted->take(found));
       return found;
     });
-    const Dict found = value_or_value_error(std::move(stats));
+    const Dict found = value_or<ValueError>(std::move(stats));
     return nb::make_tuple(PythonPreprocessor(std::move(fitted)), to_python(found));
   }
 

@@ -18,6 +18,7 @@
 #include "errors.h"
 #include "fields.h"
 #include "filesystem.h"
+#include "unlocked.h"
 #include "value.h"
 #include "wire/message.h"
 
@@ -55,13 +56,7 @@ nb::dict read_run(const std::string& path, nb::object filesystem) {
     TRIREME_ASSIGN(made.returned, control::read_return_value(*files, made.record));
     return made;
   };
-  base::Result<Read> done(Read{});
-  {
-    nb::gil_scoped_release release;
-    done = read();
-  }
-  if (!done) raise_error(done.error());
-  const auto& [record, checkpoints, damaged, returned] = *done;
+  const auto [record, checkpoints, damaged, returned] = value_or_raise(unlocked(read));
   bool active = false;
   for (const auto& entry : control::RunRegistry().list_runs()) {
     active = active || (entry.path == record.path && control::is_active(entry));
@@ -102,42 +97,34 @@ void bind_runtime(nb::module_& module) {
              std::optional<nb::dict> engine_options) {
             Dict options;
             if (engine_options) options = python::to_dict(*engine_options, "engine_options");
-            base::Result<void> done;
-            {
-              nb::gil_scoped_release release;
-              done = self.runtime.init(
+            value_or<ConfigError>(unlocked([&] {
+              return self.runtime.init(
                   {num_cpus, num_gpus, std::move(resources), engine.value_or(""), std::move(options)});
-            }
-            if (!done) raise_config_error(done.error().message());
+            }));
           },
           nb::arg("num_cpus") = nb::none(), nb::arg("num_gpus") = nb::none(), nb::arg("resources") = nb::none(),
           nb::arg("engine") = nb::none(), nb::arg("engine_options") = nb::none())
       .def(
           "warm_up",
           [](PythonRuntime& self, std::vector<std::string> preload) {
-            auto done = self.runtime.warm_up(std::move(preload));
-            if (!done) raise_config_error(done.error().message());
+            value_or<ConfigError>(self.runtime.warm_up(std::move(preload)));
           },
           nb::arg("preload"))
       .def(
           "set_capacity",
           [](PythonRuntime& self, std::optional<double> num_cpus, std::optional<double> num_gpus,
              std::optional<Resources> resources) {
-            base::Result<Dict> done{Dict()};
-            {
-              nb::gil_scoped_release release;
-              done = self.runtime.set_capacity({num_cpus, num_gpus, resources.value_or(Resources())});
-            }
-            if (!done) raise_config_error(done.error().message());
-            return to_python(*done);
+            return to_python(value_or<ConfigError>(unlocked([&] {
+              return self.runtime.set_capacity({num_cpus, num_gpus, resources.value_or(Resources())});
+            })));
           },
           nb::arg("num_cpus") = nb::none(), nb::arg("num_gpus") = nb::none(), nb::arg("resources") = nb::none())
       .def("nodes",
            [](PythonRuntime& self) {
-             auto engine = self.runtime.engine();
-             if (!engine) raise_config_error(engine.error().message());
              nb::list nodes;
-             for (const auto& node : (*engine)->nodes()) nodes.append(to_python(node_dict(node)));
+             for (const auto& node : value_or<ConfigError>(self.runtime.engine())->nodes()) {
+               nodes.append(to_python(node_dict(node)));
+             }
              return nodes;
            })
       .def(
@@ -154,54 +141,28 @@ void bind_run(nb::module_& module) {
              spec.argv = runtime.python;
              spec.argv.insert(spec.argv.end(), {"-m", "trireme._worker"});
              auto files = filesystem.is_none() ? nullptr : files_of(filesystem);
-             base::Result<std::unique_ptr<api::Run>> run(nullptr);
-             {
-               nb::gil_scoped_release release;
-               run = api::Run::prepare(runtime.runtime, std::move(spec), std::move(files));
-             }
-             if (!run) raise_config_error(run.error().message());
-             return std::unique_ptr<api::Run>(std::move(*run));
+             return value_or<ConfigError>(
+                 unlocked([&] { return api::Run::prepare(runtime.runtime, std::move(spec), std::move(files)); }));
            }),
            nb::arg("runtime"), nb::arg("spec"), nb::arg("filesystem") = nb::none(), nb::keep_alive<0, 1>())
-      .def("start",
-           [](api::Run& self) {
-             base::Result<void> done;
-             {
-               nb::gil_scoped_release release;
-               done = self.start();
-             }
-             value_or_raise(std::move(done));
-           })
+      .def("start", [](api::Run& self) { value_or_raise(unlocked([&] { return self.start(); })); })
       .def(
           "next",
           [](api::Run& self, double timeout_s) {
-            std::vector<Dict> events;
-            {
-              nb::gil_scoped_release release;
-              events = self.next(base::Seconds(timeout_s));
-            }
-            return to_python_list(events);
+            return to_python_list(unlocked([&] { return self.next(base::Seconds(timeout_s)); }));
           },
           nb::arg("timeout_s"))
       .def_prop_ro("finished", &api::Run::finished)
       .def("stop", &api::Run::stop, nb::arg("why"), nb::arg("hard") = false)
       .def("announce_preemption", &api::Run::announce_preemption, nb::arg("ranks"), nb::arg("seconds"), nb::arg("why"))
       .def("outcome",
-           [](api::Run& self) {
-             control::RunEnd end;
-             {
-               nb::gil_scoped_release release;
-               end = self.wait();
-             }
-             return to_python(api::outcome_dict(end, self));
-           })
+           [](api::Run& self) { return to_python(api::outcome_dict(unlocked([&] { return self.wait(); }), self)); })
       .def(
           "finish_validation",
           [](api::Run& self, std::string name, const std::string& status, const nb::dict& metrics,
              std::string message) {
-            auto parsed = checkpoint::status_from(status);
-            if (!parsed) throw nb::value_error(parsed.error().message().c_str());
-            self.finish_validation({std::move(name), *parsed, python::to_dict(metrics, "metrics"), std::move(message)});
+            const auto parsed = value_or<ValueError>(checkpoint::status_from(status));
+            self.finish_validation({std::move(name), parsed, python::to_dict(metrics, "metrics"), std::move(message)});
           },
           nb::arg("name"), nb::arg("status"), nb::arg("metrics"), nb::arg("message") = "")
       .def(

@@ -25,19 +25,11 @@ std::unique_ptr<Session> join(const std::string& ticket) {
   return value_or_raise(unlocked([&] { return Session::join(parsed); }));
 }
 
-// An object for threads of the core. Shared: copies must not change reference counts without the GIL.
-std::shared_ptr<nb::object> held_outside_python(nb::object given) {
-  return {new nb::object(std::move(given)), [](nb::object* held) {
-            nb::gil_scoped_acquire lock;
-            delete held;
-          }};
-}
-
 // The user's checkpoint_upload_fn. An exception is a failure of the upload.
 struct PythonUpload {
   std::shared_ptr<nb::object> function;
 
-  explicit PythonUpload(nb::object given) : function(held_outside_python(std::move(given))) {}
+  explicit PythonUpload(nb::object given) : function(kept(std::move(given))) {}
 
   base::Result<std::string> operator()(const std::string& name) const {
     nb::gil_scoped_acquire lock;
@@ -70,9 +62,7 @@ nb::object report(Session& self, const nb::dict& metrics, const std::optional<st
   std::optional<worker::CheckpointSource> source;
   if (checkpoint || !state.is_none() || !upload.is_none()) {
     source.emplace();
-    auto known = worker::upload_mode_from(mode);
-    if (!known) throw nb::value_error(known.error().message().c_str());
-    source->mode = *known;
+    source->mode = value_or<ValueError>(worker::upload_mode_from(mode));
     source->folder = checkpoint.value_or("");
     source->delete_folder = delete_local;
     if (!state.is_none()) source->state = to_state(state);
@@ -104,7 +94,7 @@ void interrupt_by(Session& self, int signal) {
 // Called on a thread of the core. Native code of another thread that keeps the GIL delays it.
 void set_on_cancel(Session& self, nb::object on_cancel) {
   if (on_cancel.is_none()) return unlocked([&] { self.set_on_cancel({}); });
-  auto hook = [function = held_outside_python(std::move(on_cancel))] {
+  auto hook = [function = kept(std::move(on_cancel))] {
     nb::gil_scoped_acquire lock;
     try {
       (*function)();

@@ -11,26 +11,20 @@
 namespace trireme::python {
 namespace {
 
-template <typename T>
-T value_or_config_error(base::Result<T> result) {
-  if (!result) raise_config_error(result.error().message());
-  if constexpr (!std::is_void_v<T>) return std::move(result).value();
-}
-
 DataConfig config_of(const nb::dict& given) {
-  return value_or_config_error(base::checked_config<DataConfig>(to_dict(given, "config"), "DataConfig"));
+  return value_or<ConfigError>(base::checked_config<DataConfig>(to_dict(given, "config"), "DataConfig"));
 }
 
 nb::object plan(const std::string& name, std::int64_t rows, const nb::dict& config, int max_workers,
                 std::optional<std::int64_t> own_seed) {
-  const auto made = value_or_config_error(data::plan_shard(name, rows, config_of(config), max_workers, own_seed));
+  const auto made = value_or<ConfigError>(data::plan_shard(name, rows, config_of(config), max_workers, own_seed));
   return to_python(base::to_dict(made));
 }
 
 nb::tuple options(const nb::dict& plan, const nb::dict& config, const nb::dict& worker) {
   const auto planned = struct_from<data::ShardPlan>(plan, "ShardPlan");
   const auto checked = config_of(config);
-  const auto made = value_or_config_error(
+  const auto made = value_or<ConfigError>(
       data::shard_options(planned, checked, struct_from<data::ShardWorker>(worker, "ShardWorker")));
   return nb::make_tuple(to_python(base::to_dict(made)), data::virtual_shards(planned, checked));
 }
@@ -41,7 +35,7 @@ void bind_shard_plan(nb::module_& module) {
   module.def(
       "check_datasets",
       [](const std::vector<std::string>& names, const nb::dict& config) {
-        value_or_config_error(data::check_datasets(names, config_of(config)));
+        value_or<ConfigError>(data::check_datasets(names, config_of(config)));
       },
       nb::arg("names"), nb::arg("config"), "Raises ConfigError for an invalid name of a dataset.");
   module.def("plan_shard", &plan, nb::arg("name"), nb::arg("rows"), nb::arg("config"), nb::arg("max_workers"),

@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "checkpoint/state_file.h"
 #include "errors.h"
+#include "unlocked.h"
 #include "value.h"
 
 namespace trireme::python {
@@ -306,21 +307,15 @@ Tensor make_device_tensor(const std::string& dtype, std::vector<std::int64_t> sh
 
 void save(const std::string& folder, nb::handle state, bool allow_pickle) {
   const Dict tree = to_state(state, allow_pickle);
-  auto write = [&] {
-    nb::gil_scoped_release release;
-    return checkpoint::save_state(folder, tree);
-  };
-  value_or_raise(write());
+  value_or_raise(unlocked([&] { return checkpoint::save_state(folder, tree); }));
 }
 
 nb::object load(const std::string& path, bool allow_pickle, bool map, bool is_file,
                 std::map<std::string, std::string> elsewhere, bool verify) {
-  auto read = [&] {
-    nb::gil_scoped_release release;
-    const checkpoint::LoadOptions options{.map = map, .verify = verify, .elsewhere = std::move(elsewhere)};
-    return is_file ? checkpoint::load_safetensors(path, options) : checkpoint::load_state(path, options);
-  };
-  return from_state(value_or_raise(read()), allow_pickle);
+  const checkpoint::LoadOptions options{.map = map, .verify = verify, .elsewhere = std::move(elsewhere)};
+  auto read = unlocked(
+      [&] { return is_file ? checkpoint::load_safetensors(path, options) : checkpoint::load_state(path, options); });
+  return from_state(value_or_raise(std::move(read)), allow_pickle);
 }
 
 }  // namespace

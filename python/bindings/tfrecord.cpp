@@ -36,8 +36,7 @@ std::optional<RecordBatch> next_batch(TfRecordReader& reader) {
 }
 
 bool look(TfRecordTypes& types, const nb::bytes& bytes) {
-  const std::string_view content = view(bytes);
-  return value_or_raise(unlocked([&] { return types.add(content); }));
+  return value_or_raise(unlocked([&, content = view(bytes)] { return types.add(content); }));
 }
 
 Columns columns(const TfRecordTypes& types) {
