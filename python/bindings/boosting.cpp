@@ -1,5 +1,7 @@
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 
+#include "base/network.h"
 #include "bindings.h"
 #include "trireme/boosting_job.h"
 #include "trireme/config.h"
@@ -58,6 +60,16 @@ void bind_boosting(nb::module_& module) {
                               "A local folder that is removed with this object, also if the process is killed.")
       .def(nb::init<>())
       .def_prop_ro("path", &TemporaryFolder::path);
+  nb::class_<base::ReservedPort>(module, "ReservedPort",
+                                 "A TCP port that no other worker of this machine gets while this object exists.")
+      .def(nb::init<>())
+      .def_prop_ro("port", &base::ReservedPort::port);
+  nb::class_<base::TcpConnections>(module, "TcpConnections",
+                                   "Those that a library opens between the construction and record().")
+      .def(nb::init<>())
+      .def("record", &base::TcpConnections::record)
+      .def("cut", &base::TcpConnections::cut, "Ends all calls on them with an error, in whatever thread they are.");
+  module.def("cut_ports", &base::cut_ports, nb::arg("ports"), "Cuts the connections from or to one of these ports.");
 }
 
 }  // namespace trireme::python

@@ -8,7 +8,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/interfaces.h"
+#include "base/network.h"
 #include "base/text.h"
 
 namespace trireme::agent {

@@ -1,6 +1,7 @@
 # trireme::boosting. It loads the libraries of XGBoost and LightGBM at run time; those of the pip packages are the default
 # if they are found.
-file(GLOB TRIREME_BOOSTING_SOURCES CONFIGURE_DEPENDS boosting/*.cpp)
+# The core's library exports nothing of base/network.h.
+file(GLOB TRIREME_BOOSTING_SOURCES CONFIGURE_DEPENDS boosting/*.cpp base/network.cpp)
 add_library(trireme_boosting SHARED ${TRIREME_BOOSTING_SOURCES})
 add_library(trireme::boosting ALIAS trireme_boosting)
 target_include_directories(trireme_boosting PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

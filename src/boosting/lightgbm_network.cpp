@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "boosting/connections.h"
 #include "trireme/cancel.h"
 #include "trireme/context.h"
 #include "trireme/store.h"
@@ -22,9 +21,10 @@ LightgbmNetwork::LightgbmNetwork(const LightgbmLibrary& library) : library_(libr
   const int world = context().world_size;
   if (world == 1) return;
   set_collective_timeout(std::chrono::duration<double>(kNetworkTimeout).count());
-  port_ = std::make_unique<ReservedPort>();
+  port_ = std::make_unique<base::ReservedPort>();
   const std::string prefix = "lightgbm/address/";
-  store::set(prefix + std::to_string(context().world_rank), own_address() + ":" + std::to_string(port_->port()));
+  store::set(prefix + std::to_string(context().world_rank),
+             base::node_address(context().num_nodes) + ":" + std::to_string(port_->port()));
   std::vector<std::string> keys;
   for (int rank = 0; rank < world; ++rank) keys.push_back(prefix + std::to_string(rank));
   std::string machines;
@@ -33,7 +33,7 @@ LightgbmNetwork::LightgbmNetwork(const LightgbmLibrary& library) : library_(libr
     machines += (machines.empty() ? "" : ",") + address;
     ports.insert(std::stoi(address.substr(address.rfind(':') + 1)));
   }
-  on_cancel([ports] { cut_ports(ports); });
+  on_cancel([ports] { base::cut_ports(ports); });
   on_interrupt([] { throw std::runtime_error("LightGBM keeps the network of this attempt"); });
   library_.check(
       library_.LGBM_NetworkInit(machines.c_str(), port_->port(), static_cast<int>(kNetworkTimeout.count()), world));

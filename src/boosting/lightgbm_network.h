@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "base/network.h"
 #include "boosting/lightgbm_library.h"
-#include "boosting/reserved_port.h"
 
 namespace trireme::boosting {
 
@@ -16,7 +16,7 @@ class LightgbmNetwork {
 
  private:
   const LightgbmLibrary& library_;
-  std::unique_ptr<ReservedPort> port_;
+  std::unique_ptr<base::ReservedPort> port_;
 };
 
 }  // namespace trireme::boosting

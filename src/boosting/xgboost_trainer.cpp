@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/network.h"
 #include "boosting/boosting_job_run.h"
-#include "boosting/connections.h"
 #include "boosting/round_reporter.h"
 #include "boosting/xgboost_booster.h"
 #include "boosting/xgboost_matrix.h"
@@ -31,7 +31,7 @@ class Communicator {
     if (rank == 0) {
       const std::string config =
           "{\"dmlc_communicator\": \"rabit\", \"sortby\": 1, \"timeout\": 0, \"port\": 0, \"host\": \"" +
-          own_address() + "\", \"n_workers\": " + std::to_string(context().world_size) + "}";
+          base::node_address(context().num_nodes) + "\", \"n_workers\": " + std::to_string(context().world_size) + "}";
       library_.check(library_.XGTrackerCreate(config.c_str(), &tracker_));
       library_.check(library_.XGTrackerRun(tracker_, "{}"));
       const char* arguments = nullptr;
@@ -44,7 +44,7 @@ class Communicator {
     arguments.erase(arguments.rfind('}'));
     arguments +=
         ", \"dmlc_task_id\": \"" + std::string(task) + "\", \"dmlc_timeout\": " + std::to_string(kTimeoutSeconds) + "}";
-    const auto connections = std::make_shared<Connections>();
+    const auto connections = std::make_shared<base::TcpConnections>();
     library_.check(library_.XGCommunicatorInit(arguments.c_str()));
     connections->record();
     on_cancel([connections] { connections->cut(); });

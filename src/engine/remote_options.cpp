@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/host.h"
-#include "base/interfaces.h"
+#include "base/network.h"
 #include "base/text.h"
 
 namespace trireme::engine {

@@ -9,8 +9,8 @@
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 
-#include "base/interfaces.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "wire/endpoint.h"
 
 namespace trireme::wire {

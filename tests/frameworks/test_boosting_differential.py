@@ -20,7 +20,7 @@ from xgboost.tracker import RabitTracker
 
 import trireme
 from trireme import CheckpointConfig, RunConfig
-from trireme._boosting._connections import ReservedPort
+from trireme._core import ReservedPort
 from trireme.lightgbm import LightGBMTrainer
 from trireme.xgboost import XGBoostTrainer
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trireme._boosting._connections import ReservedPort, connections_of_ports, cut, own_address
+from trireme import _core
 from trireme._context import TrainContext
 from trireme._extras import import_extra
+from trireme._rank_variables import node_address
 from trireme.backend import NewProcessBackend
 from trireme.lightgbm._network import set_network_params
 
@@ -18,15 +19,15 @@ class LightGBMBackend(NewProcessBackend):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self._port: ReservedPort | None = None
+        self._port: _core.ReservedPort | None = None
         self._ports: set[int] = set()
 
     def on_start(self, context: TrainContext, session: Any) -> None:
         import_extra("trireme.lightgbm", "lightgbm", "lightgbm")
         rank, world = context.get_world_rank(), context.get_world_size()
-        self._port = ReservedPort()
+        self._port = _core.ReservedPort()
         prefix = f"lightgbm/{context._attempt}/"
-        session.store_set(f"{prefix}{rank}", f"{own_address(context)}:{self._port.port}".encode())
+        session.store_set(f"{prefix}{rank}", f"{node_address(context)}:{self._port.port}".encode())
         keys = [f"{prefix}{each}" for each in range(world)]
         machines = [each.decode() for each in session.store_multi_get(keys, _TIMEOUT_S)]
         self._ports = {int(each.rpartition(":")[2]) for each in machines}
@@ -41,8 +42,7 @@ class LightGBMBackend(NewProcessBackend):
         finish_reports()
         free_network()
         set_network_params({})
-        if self._port is not None:
-            self._port.release()
+        self._port = None
 
     def on_cancel(self, context: TrainContext, session: Any) -> None:
-        cut(connections_of_ports(self._ports))
+        _core.cut_ports(self._ports)

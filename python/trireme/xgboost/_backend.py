@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from trireme._boosting._connections import Connections, own_address
+from trireme import _core
 from trireme._context import TrainContext
 from trireme._extras import import_extra
+from trireme._rank_variables import node_address
 from trireme.backend import NewProcessBackend
 
 
@@ -16,7 +17,7 @@ class XGBoostBackend(NewProcessBackend):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self._connections = Connections()
+        self._connections: _core.TcpConnections | None = None
         self._tracker: Any = None
 
     def on_start(self, context: TrainContext, session: Any) -> None:
@@ -30,13 +31,16 @@ class XGBoostBackend(NewProcessBackend):
         key = f"xgboost/{context._attempt}/tracker"
         if rank == 0:
             # In this process: XGBoost's workers do not need it once they are connected.
-            self._tracker = RabitTracker(n_workers=world, host_ip=own_address(context), sortby="task")
+            self._tracker = RabitTracker(n_workers=world, host_ip=node_address(context), sortby="task")
             self._tracker.start()
             session.store_set(key, json.dumps(self._tracker.worker_args()).encode())
         arguments = json.loads(session.store_get(key, timeout))
-        with self._connections.recording():
+        self._connections = _core.TcpConnections()
+        try:
             # Ranks are sorted as text.
             collective.init(**arguments, dmlc_task_id=f"{rank:010d}", dmlc_timeout=timeout)
+        finally:
+            self._connections.record()
         if collective.get_rank() != rank:
             raise RuntimeError(f"XGBoost has given rank {collective.get_rank()} to the worker with rank {rank}")
 
@@ -49,4 +53,5 @@ class XGBoostBackend(NewProcessBackend):
             self._tracker.free()
 
     def on_cancel(self, context: TrainContext, session: Any) -> None:
-        self._connections.cut()
+        if self._connections is not None:
+            self._connections.cut()
