@@ -10,6 +10,7 @@ import array
 import json
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 _MAX_FRAME = 256 << 20
@@ -26,33 +27,37 @@ class Channel:
     def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         body = json.dumps(message).encode()
         frame = struct.pack(">I", len(body)) + body
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
-            sent = self.sock.sendmsg([frame], rights)
+            sent = self.sock.sendmsg([frame], rights_of(fds))
             self.sock.sendall(frame[sent:])
         except (BrokenPipeError, ConnectionResetError) as error:
             raise DriverGone from error
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        header, fds = self._take(4, with_fds=True)
-        (length,) = struct.unpack(">I", header)
-        if length > _MAX_FRAME:
-            raise DriverGone(f"invalid frame of {length} bytes from the driver")
-        body, _ = self._take(length)
-        return json.loads(body), fds
+        try:
+            header, fds = take(self.sock, 4, 4)
+            (length,) = struct.unpack(">I", header)
+            if length > _MAX_FRAME:
+                raise DriverGone(f"invalid frame of {length} bytes from the driver")
+            return json.loads(take(self.sock, length)[0]), fds
+        except ConnectionResetError as error:
+            raise DriverGone from error
 
-    def _take(self, length: int, with_fds: bool = False) -> tuple[bytes, list[int]]:
-        data = bytearray()
-        fds: list[int] = []
-        while len(data) < length:
-            try:
-                if with_fds and not data:
-                    chunk, fds, _, _ = socket.recv_fds(self.sock, length, 4)
-                else:
-                    chunk = self.sock.recv(length - len(data))
-            except ConnectionResetError as error:
-                raise DriverGone from error
-            if not chunk:
-                raise DriverGone
-            data += chunk
-        return bytes(data), fds
+
+def rights_of(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+
+
+def take(sock: socket.socket, length: int, most_fds: int = 0) -> tuple[bytearray, list[int]]:
+    """That many bytes, and the descriptors at the first of them. At the end of the data, ConnectionResetError."""
+    data = bytearray()
+    fds: list[int] = []
+    while len(data) < length:
+        if most_fds and not data:
+            chunk, fds, _, _ = socket.recv_fds(sock, length, most_fds)
+        else:
+            chunk = sock.recv(min(length - len(data), 1 << 20))
+        if not chunk:
+            raise ConnectionResetError("closed")
+        data += chunk
+    return data, list(fds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import pickle
@@ -10,6 +9,8 @@ import socket
 import struct
 import threading
 from typing import Any
+
+from trireme._zygote_channel import rights_of, take
 
 VARIABLE = "TRIREME_RAY_SESSION"  # the path of the broker's socket
 _HEADER = struct.Struct(">QI")  # bytes of the message, descriptors
@@ -29,37 +30,23 @@ class Connection:
     def send(self, *message: Any, fd: int | None = None) -> None:
         body = pickle.dumps(message, protocol=5)
         fds = [] if fd is None else [fd]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         header = _HEADER.pack(len(body), len(fds))
         try:
             with self._sending:
-                self._sock.sendmsg([header], rights)
+                self._sock.sendmsg([header], rights_of(fds))
                 self._sock.sendall(body)
         except OSError as error:
             raise Gone(str(error)) from error
 
     def receive(self) -> tuple[tuple[Any, ...], list[int]]:
-        header, fds = self._take(_HEADER.size, True)
-        size, _ = _HEADER.unpack(header)
-        body, _ = self._take(size, False)
+        try:
+            header, fds = take(self._sock, _HEADER.size, 1)
+            size, _ = _HEADER.unpack(header)
+            body, _ = take(self._sock, size)
+        except OSError as error:
+            raise Gone(str(error)) from error
         message: tuple[Any, ...] = pickle.loads(body)
         return message, fds
-
-    def _take(self, size: int, with_fds: bool) -> tuple[bytearray, list[int]]:
-        data = bytearray()
-        fds: Any = []
-        while len(data) < size:
-            try:
-                if with_fds and not data:
-                    chunk, fds, _, _ = socket.recv_fds(self._sock, size, 1)
-                else:
-                    chunk = self._sock.recv(min(size - len(data), 1 << 20))
-            except OSError as error:
-                raise Gone(str(error)) from error
-            if not chunk:
-                raise Gone("closed")
-            data += chunk
-        return data, list(fds)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
