@@ -17,7 +17,7 @@ from trireme.data._datasource import batches_of
 from trireme.data._derived import stream_of
 from trireme.data._formats import in_format
 from trireme.data._tensors import rows_of
-from trireme.data._write import Target
+from trireme.data._write import Peeking, Target
 
 if TYPE_CHECKING:
     from trireme.data._plan import Plan
@@ -226,7 +226,7 @@ def write_to(sink: Datasink[Any], plan: Plan) -> None:
     try:
         blocks = _Blocks(stream_of(plan), sink)
         returns: list[Any] = []
-        while blocks.more() or not returns:
+        while blocks.batches.more() or not returns:
             returns.append(sink.write(blocks, TaskContext(len(returns), sink.get_name())))
             blocks.finish()
         result = WriteResult(blocks.rows, blocks.size_bytes, returns)
@@ -240,8 +240,7 @@ class _Blocks:
     """The tables of one call of write() after the other."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], sink: Datasink[Any]) -> None:
-        self._batches = batches
-        self._head: pa.RecordBatch | None = None
+        self.batches = Peeking(batches)
         self._min_rows = sink.min_rows_per_write
         self._all = not sink.supports_distributed_writes
         self._current = self._call()
@@ -251,11 +250,6 @@ class _Blocks:
     def __iter__(self) -> Iterator[pa.Table]:
         return self._current
 
-    def more(self) -> bool:
-        if self._head is None:
-            self._head = next(self._batches, None)
-        return self._head is not None
-
     def finish(self) -> None:
         """Skips the rows that write() has not read, and starts the next call."""
         for _ in self._current:
@@ -264,12 +258,10 @@ class _Blocks:
 
     def _call(self) -> Iterator[pa.Table]:
         rows = size = 0
-        while self.more():
-            head, self._head = self._head, None
-            assert head is not None
+        for head in self.batches:
             if self._min_rows is not None and not self._all and rows + head.num_rows > self._min_rows:
                 keep = self._min_rows - rows
-                head, self._head = head.slice(0, keep), head.slice(keep)
+                head, self.batches.head = head.slice(0, keep), head.slice(keep)
             rows += head.num_rows
             size += head.nbytes
             self.rows += head.num_rows

@@ -302,7 +302,7 @@ class _Run:
     def _write_part(self, part: int, batches: Iterator[pa.RecordBatch]) -> None:
         target = self._target
         batches = self._common.conformed(batches, name_of(self._plan))
-        waiting = _Peeking(batches if target.num_rows is None else exact_batches(batches, target.num_rows))
+        waiting = Peeking(batches if target.num_rows is None else exact_batches(batches, target.num_rows))
         schema = waiting.head.schema if waiting.more() else self._common.schema or self._plan.schema()
         index = 0
         more = True
@@ -324,7 +324,7 @@ class _Run:
             index += 1
 
 
-def _fill(writer: Writer, batches: _Peeking, min_rows: int | None) -> bool:
+def _fill(writer: Writer, batches: Peeking, min_rows: int | None) -> bool:
     """Whether another file must follow."""
     rows = size = 0
     for batch in batches:
@@ -336,14 +336,14 @@ def _fill(writer: Writer, batches: _Peeking, min_rows: int | None) -> bool:
     return False
 
 
-class _Peeking:
+class Peeking:
     """An iterator of batches with one batch of lookahead."""
 
     def __init__(self, rest: Iterator[pa.RecordBatch]) -> None:
         self.head: Any = None
         self._rest = rest
 
-    def __iter__(self) -> _Peeking:
+    def __iter__(self) -> Peeking:
         return self
 
     def __next__(self) -> pa.RecordBatch:
