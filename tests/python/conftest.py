@@ -81,8 +81,8 @@ def no_orphans() -> Iterator[None]:
 
 @pytest.fixture
 def declared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """trireme.init() for one test. Its warm processes, one on each node, only import frameworks that the test uses: those
-    that earlier tests of this process have imported would take several CPU seconds each."""
+    """trireme.init() for one test. Its warm processes, one on each node, only import frameworks that the test uses:
+    those that earlier tests of this process have imported would take several CPU seconds each."""
     if not request.node.get_closest_marker("torch"):
         monkeypatch.setattr("trireme._trainer.frameworks_imported", list)
     trireme.shutdown()
