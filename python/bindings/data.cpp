@@ -15,6 +15,7 @@
 #include "base/config_fields.h"
 #include "bindings.h"
 #include "data/digest_log.h"
+#include "data/element_types.h"
 #include "data/pipeline.h"
 #include "data/random.h"
 #include "data/shard.h"
@@ -65,19 +66,10 @@ class PythonSource final : public data::Source {
 
 nb::dlpack::dtype dlpack_type(DType dtype) {
   using Code = nb::dlpack::dtype_code;
-  const auto bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
-  switch (dtype) {
-    case DType::kBool: return {static_cast<std::uint8_t>(Code::Bool), bits, 1};
-    case DType::kU8:
-    case DType::kU16:
-    case DType::kU32:
-    case DType::kU64: return {static_cast<std::uint8_t>(Code::UInt), bits, 1};
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64: return {static_cast<std::uint8_t>(Code::Int), bits, 1};
-    default: return {static_cast<std::uint8_t>(Code::Float), bits, 1};
-  }
+  const auto* known = data::find_element_type(dtype);
+  const char kind = known ? known->kind() : 'f';
+  const auto code = kind == 'b' ? Code::Bool : kind == 'u' ? Code::UInt : kind == 'i' ? Code::Int : Code::Float;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(size_of(dtype) * 8), 1};
 }
 
 nb::object numpy_of(const Tensor& tensor) {

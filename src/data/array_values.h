@@ -5,56 +5,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <optional>
 #include <string_view>
 
 #include "data/arrow_c.h"
 #include "data/bits.h"
+#include "data/element_types.h"
 #include "data/unaligned.h"
-#include "trireme/tensor.h"
 
 // Single values of Arrow arrays. A `row` counts from the start of the buffers, an `index` from the array's offset.
 
 namespace trireme::data {
-
-// For a column of plain numbers or booleans; nothing for others.
-inline std::optional<DType> dtype_of_format(std::string_view format) {
-  if (format.size() != 1) return std::nullopt;
-  switch (format.front()) {
-    case 'b': return DType::kBool;
-    case 'C': return DType::kU8;
-    case 'c': return DType::kI8;
-    case 'S': return DType::kU16;
-    case 's': return DType::kI16;
-    case 'I': return DType::kU32;
-    case 'i': return DType::kI32;
-    case 'L': return DType::kU64;
-    case 'l': return DType::kI64;
-    case 'e': return DType::kF16;
-    case 'f': return DType::kF32;
-    case 'g': return DType::kF64;
-    default: return std::nullopt;
-  }
-}
-
-// nullptr if Arrow has no such type.
-inline const char* format_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "b";
-    case DType::kU8: return "C";
-    case DType::kI8: return "c";
-    case DType::kU16: return "S";
-    case DType::kI16: return "s";
-    case DType::kU32: return "I";
-    case DType::kI32: return "i";
-    case DType::kU64: return "L";
-    case DType::kI64: return "l";
-    case DType::kF16: return "e";
-    case DType::kF32: return "f";
-    case DType::kF64: return "g";
-    default: return nullptr;
-  }
-}
 
 inline float half_at(const ArrowArray& array, std::int64_t row) {
   const auto half = load<std::uint16_t>(array.buffers[1], row);

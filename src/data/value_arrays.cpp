@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "data/array_values.h"
+#include "base/check.h"
+#include "data/element_types.h"
 
 namespace trireme::data {
 
@@ -61,7 +62,11 @@ OwnedArray in_fixed_lists(OwnedArray array, std::int64_t rows, const std::vector
 }
 
 OwnedSchema fixed_lists_schema(DType dtype, const std::vector<std::int64_t>& row_shape, const std::string& name) {
-  if (row_shape.empty()) return make_schema(format_of(dtype), name);
+  if (row_shape.empty()) {
+    const auto* type = find_element_type(dtype);
+    TRIREME_CHECK(type, "no column has elements of {}", name_of(dtype));
+    return make_schema(type->format, name);
+  }
   auto items = fixed_lists_schema(dtype, {row_shape.begin() + 1, row_shape.end()}, "item");
   return make_schema(fmt::format("+w:{}", row_shape.front()), name, in_vector(std::move(items)));
 }

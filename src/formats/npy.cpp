@@ -3,33 +3,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <limits>
+
+#include "data/element_types.h"
 
 namespace trireme::formats {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::int64_t kLongestHeader = std::int64_t{1} << 20;
-
-struct Described {
-  std::string_view text;
-  DType dtype;
-};
-constexpr std::array<Described, 12> kTypes = {{{"b1", DType::kBool},
-                                               {"i1", DType::kI8},
-                                               {"u1", DType::kU8},
-                                               {"i2", DType::kI16},
-                                               {"u2", DType::kU16},
-                                               {"i4", DType::kI32},
-                                               {"u4", DType::kU32},
-                                               {"i8", DType::kI64},
-                                               {"u8", DType::kU64},
-                                               {"f2", DType::kF16},
-                                               {"f4", DType::kF32},
-                                               {"f8", DType::kF64}}};
 
 // Parses the Python dict literal that NumPy writes: strings, booleans and a tuple of numbers.
 class Literal {
@@ -111,11 +95,10 @@ std::optional<std::int64_t> bytes_of(std::string_view described) {
 
 base::Result<void> set_type(NpyHeader& header, std::string_view described, NpyValues values) {
   header.descr = described;
-  for (const auto& [text, dtype] : kTypes) {
-    if (described.size() != 3 || described.substr(1) != text) continue;
-    header.dtype = dtype;
-    header.swapped = described.front() == '>' && size_of(dtype) > 1;
-    header.item_bytes = static_cast<std::int64_t>(size_of(dtype));
+  if (const auto dtype = described.size() == 3 ? data::dtype_of_numpy(described.substr(1)) : std::nullopt) {
+    header.dtype = *dtype;
+    header.swapped = described.front() == '>' && size_of(*dtype) > 1;
+    header.item_bytes = static_cast<std::int64_t>(size_of(*dtype));
     return {};
   }
   if (described.ends_with('O')) {

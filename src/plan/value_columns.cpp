@@ -17,7 +17,6 @@ namespace {
 
 using data::fixed_lists_schema;
 using data::flat_array;
-using data::format_of;
 using data::in_fixed_lists;
 using data::in_vector;
 using data::list_array;
@@ -56,7 +55,7 @@ OwnedArray tensors_array(const ValueType& type, const Values& values) {
 // Python's extension type: the elements and the shape of each row.
 OwnedSchema ragged_schema(DType dtype, const std::string& name) {
   const auto list = [](const char* part, DType items) {
-    return make_schema("+l", part, in_vector(make_schema(format_of(items), "item")));
+    return make_schema("+l", part, in_vector(data::fixed_lists_schema(items, {}, "item")));
   };
   return make_schema(
       "+s", name, in_vector(list("data", dtype), list("shape", DType::kI32)),

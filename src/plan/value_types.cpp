@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "data/array_values.h"
+#include "data/element_types.h"
 
 namespace trireme::plan {
 namespace {
@@ -15,31 +15,19 @@ using Kind = ValueType::Kind;
 constexpr const char* kAdvice = "convert one of them, or drop the column";
 
 const char* arrow_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "bool";
-    case DType::kU8: return "uint8";
-    case DType::kI8: return "int8";
-    case DType::kU16: return "uint16";
-    case DType::kI16: return "int16";
-    case DType::kU32: return "uint32";
-    case DType::kI32: return "int32";
-    case DType::kU64: return "uint64";
-    case DType::kI64: return "int64";
-    case DType::kF16: return "halffloat";
-    case DType::kF32: return "float";
-    case DType::kF64: return "double";
-    default: return name_of(dtype);
-  }
+  const auto* known = data::find_element_type(dtype);
+  return known ? known->name : name_of(dtype);
 }
 
+char element_kind(DType dtype) {
+  const auto* known = data::find_element_type(dtype);
+  return known ? known->kind() : '\0';
+}
+
+// Of 16 bits are not promoted.
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
-bool is_unsigned(DType dtype) {
-  return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
-}
-bool is_number(DType dtype) {
-  return is_float(dtype) || is_unsigned(dtype) || dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32 ||
-         dtype == DType::kI64;
-}
+bool is_unsigned(DType dtype) { return element_kind(dtype) == 'u'; }
+bool is_number(DType dtype) { return is_float(dtype) || is_unsigned(dtype) || element_kind(dtype) == 'i'; }
 
 DType signed_of(std::size_t bytes) {
   return bytes <= 1 ? DType::kI8 : bytes == 2 ? DType::kI16 : bytes == 4 ? DType::kI32 : DType::kI64;
@@ -174,7 +162,7 @@ base::Result<ValueType> type_of(const Value& value) {
   if (value.get_if<std::string>()) type.kind = Kind::kText;
   if (value.get_if<Bytes>()) type.kind = Kind::kBytes;
   if (const auto* tensor = value.get_if<Tensor>()) {
-    if (!data::format_of(tensor->dtype()))
+    if (!data::find_element_type(tensor->dtype()))
       return base::error("tensors of {} cannot be stored in a table", name_of(tensor->dtype()));
     if (tensor->shape().empty()) return number_type(tensor->dtype());
     type = {Kind::kTensor, tensor->dtype(), tensor->shape(), {}};

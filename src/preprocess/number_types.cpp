@@ -16,19 +16,10 @@ struct Traits {
 };
 
 Traits traits_of(DType dtype) {
-  const auto bytes = static_cast<int>(size_of(dtype));
-  switch (dtype) {
-    case DType::kBool: return {Traits::Class::kBool, bytes};
-    case DType::kU8:
-    case DType::kU16:
-    case DType::kU32:
-    case DType::kU64: return {Traits::Class::kUnsigned, bytes};
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64: return {Traits::Class::kSigned, bytes};
-    default: return {Traits::Class::kFloat, bytes};
-  }
+  constexpr std::string_view kKinds = "buif";  // in the order of Class
+  const auto* known = data::find_element_type(dtype);
+  return {known ? static_cast<Traits::Class>(kKinds.find(known->kind())) : Traits::Class::kFloat,
+          static_cast<int>(size_of(dtype))};
 }
 
 DType sized(int bytes, DType one, DType two, DType four, DType eight) {

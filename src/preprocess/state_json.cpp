@@ -4,10 +4,10 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 
+#include "data/element_types.h"
 #include "preprocess/big_int.h"
 #include "preprocess/decimals.h"
 #include "preprocess/python_text.h"
@@ -60,24 +60,6 @@ std::string_view kind_of(const Value& value) {
   if (!dict || dict->empty() || !dict->begin()->first.starts_with('$')) return "";
   return dict->begin()->first;
 }
-
-struct NamedType {
-  std::string_view name;
-  DType dtype;
-};
-// NumPy's.
-constexpr auto kTypes = std::to_array<NamedType>({{"|b1", DType::kBool},
-                                                  {"|u1", DType::kU8},
-                                                  {"|i1", DType::kI8},
-                                                  {"<u2", DType::kU16},
-                                                  {"<i2", DType::kI16},
-                                                  {"<u4", DType::kU32},
-                                                  {"<i4", DType::kI32},
-                                                  {"<u8", DType::kU64},
-                                                  {"<i8", DType::kI64},
-                                                  {"<f2", DType::kF16},
-                                                  {"<f4", DType::kF32},
-                                                  {"<f8", DType::kF64}});
 
 }  // namespace
 
@@ -158,18 +140,17 @@ const Value* find_in(const Pairs& pairs, const std::string& key) {
 }
 
 Value encoded_dtype(std::optional<DType> dtype) {
-  for (const auto& known : kTypes) {
-    if (dtype == known.dtype) return Dict{{"$dtype", std::string(known.name)}};
-  }
-  return dtype ? Value(name_of(*dtype)) : Value();
+  if (!dtype) return {};
+  const auto* known = data::find_element_type(*dtype);
+  if (!known) return name_of(*dtype);
+  return Dict{{"$dtype", fmt::format("{}{}", size_of(*dtype) == 1 ? '|' : '<', known->numpy)}};
 }
 
 base::Result<std::optional<DType>> decoded_dtype(const Value& value) {
   if (value.is_null()) return std::optional<DType>();
   const auto* text = kind_of(value) == "$dtype" ? value.as_dict().begin()->second.get_if<std::string>() : nullptr;
-  for (const auto& known : kTypes) {
-    if (text && *text == known.name) return std::optional(known.dtype);
-  }
+  const auto dtype = text && !text->empty() ? data::dtype_of_numpy(text->substr(1)) : std::nullopt;
+  if (dtype && text->front() == (size_of(*dtype) == 1 ? '|' : '<')) return dtype;
   return base::error("dtype={}: expected a NumPy number type of at most 64 bits", python_text(value));
 }
 
