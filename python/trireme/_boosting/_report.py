@@ -49,12 +49,16 @@ class RoundReporter:
         self.saved_rounds = 0
         # Set by trainers with their own loop: what a checkpoint keeps besides the model.
         self.metadata: Callable[[], dict[str, Any]] | None = None
+        # Also set by them: called on all ranks before the checkpoint of a round.
+        self.before_checkpoint: Callable[[], None] | None = None
 
     def after_round(self, rounds: int, flat: Mapping[str, Any], save: Callable[[str], None]) -> None:
         """rounds: how many the model has. flat: the metrics by "<dataset>-<metric>". save: writes the model."""
         self._last = self._selected(flat)
         # LightGBM's rounds without a split do not add to the model.
         if self._frequency and rounds % self._frequency == 0 and rounds != self.saved_rounds:
+            if self.before_checkpoint is not None:
+                self.before_checkpoint()
             self._report_checkpoint(rounds, save)
         else:
             report(dict(self._last))

@@ -17,6 +17,7 @@ from trireme._session import current_session, get_context, get_dataset_shard
 from trireme.data._iterator import DataIterator, Part
 
 _BATCH_ROWS = 65_536
+_SAMPLE_ROWS = 256
 # A worker keeps its rows between the passes over them up to this size, and reads them again otherwise.
 _KEPT_BYTES = 1 << 30
 _TIMEOUT_S = 1800.0
@@ -69,6 +70,7 @@ class WorkerRows:
         self._whole = everything or bool(columns.group)
         self._held: list[Batch] | None = None
         self.rows = 0
+        self.sample: np.ndarray = np.empty((0, 0))  # the first rows, after a pass
 
     def __iter__(self) -> Iterator[Batch]:
         if self._held is not None:
@@ -78,6 +80,8 @@ class WorkerRows:
         size = self.rows = 0
         for table in self._by_group() if self.columns.group else self.read():
             batch = self._numbers(table)
+            if self.rows == 0:
+                self.sample = replace(batch, table=batch.table.slice(0, _SAMPLE_ROWS)).matrix(np.float64)
             self.rows += table.num_rows
             size += batch.table.nbytes
             if size > _KEPT_BYTES and not self.columns.group:  # those of groups are in memory anyway

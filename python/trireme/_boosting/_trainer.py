@@ -70,8 +70,12 @@ class BoostingTrainer(DataParallelTrainer):
         super().__init__(function, backend_config=backend_config, **common)
 
     def fit(self) -> Result:
-        if self._own_loop is not None:
-            self.train_loop_config = self._loop_config(self._own_loop)
+        if self._own_loop is None:
+            return super().fit()
+        config = self._loop_config(self._own_loop)
+        restarts = self.scaling_config.max_workers > 0  # not in local mode
+        kept = _core.TemporaryFolder() if restarts and keeps_rows(config) else None  # until the end of the run
+        self.train_loop_config = {**config, "kept": kept.path if kept is not None else ""}
         return super().fit()
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -170,3 +174,10 @@ class BoostingTrainer(DataParallelTrainer):
         if self._own_loop is not None:
             spec["owns_loop"] = True
         return spec
+
+
+def keeps_rows(config: dict[str, Any]) -> bool:
+    """Whether workers keep what they have made of their rows, for the next attempt: if a resumed run needs it, and of
+    numbers in memory only."""
+    files = config.get("external_memory") or config["params"].get("tree_method") == "approx"
+    return bool(config["checkpoint_frequency"]) and not (files or config["group_column"] or config["categorical"])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import lightgbm
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
 from trireme import _core
+from trireme._boosting._kept import Kept
 from trireme._boosting._random_numbers import warn_of_random_numbers
-from trireme._boosting._rows import WorkerRows, agreed_columns
+from trireme._boosting._report import stored_model
+from trireme._boosting._rows import Columns, WorkerRows, agreed_columns
 from trireme._session import get_checkpoint, get_context
 from trireme.lightgbm._dataset import binned
+from trireme.lightgbm._kept import KeptDatasets
 from trireme.lightgbm._native import init_network, put_first
 from trireme.lightgbm._network import get_network_params
-from trireme.lightgbm._report import ReportCallback
+from trireme.lightgbm._report import FILENAME, ReportCallback
 
 # Of a checkpoint: the metrics of all rounds, from which early stopping finds its state again.
 _HISTORY = "lightgbm_history"
@@ -31,29 +36,57 @@ def train(config: dict[str, Any]) -> None:
     else:
         init_network(get_network_params())  # before the datasets: the workers agree on the bins
     checkpoint = get_checkpoint() if _core.lightgbm_continues(params) else None
-    earlier = ReportCallback.get_model(checkpoint) if checkpoint is not None else None
+    model = None
+    if checkpoint is not None:
+        model = stored_model(checkpoint, FILENAME, "trireme.lightgbm.ReportCallback", _text_of)
+    earlier = lightgbm.Booster(model_str=model) if model is not None else None
     history = checkpoint.get_metadata().get(_HISTORY, []) if checkpoint is not None else []
     # A round in which LightGBM finds no split has no tree; the next one may have one.
     done = 0 if earlier is None else max(len(history), earlier.current_iteration())
     if done >= config["num_boost_round"]:
         return
-    columns = agreed_columns(config)
-    dataset = binned(WorkerRows("train", columns), params, None, earlier)
-    booster = lightgbm.Booster(params, dataset)
+    names = ["train", *(name for name in config["datasets"] if name != "train")]
+    files = Kept.of(config)
+    kept = KeptDatasets(files, names, params) if files is not None else None
+    datasets = kept.restored(model) if kept is not None else None
+    if datasets is None:
+        datasets = _binned(names, agreed_columns(config), params, earlier, kept)
+    booster = lightgbm.Booster(params, datasets[0])
     booster.set_train_data_name("train")
-    for name in config["datasets"]:
-        if name != "train":
-            booster.add_valid(binned(WorkerRows(name, columns, everything=True), params, dataset, earlier), name)
+    for dataset, name in zip(datasets[1:], names[1:], strict=True):
+        booster.add_valid(dataset, name)
     if earlier is not None:
         put_first(booster, earlier)
         warn_of_random_numbers("LightGBM", config)
-    _Loop(config, booster, history).run(done)
+    _Loop(config, booster, history, kept).run(done)
+
+
+def _text_of(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _binned(
+    names: list[str],
+    columns: Columns,
+    params: dict[str, Any],
+    earlier: lightgbm.Booster | None,
+    kept: KeptDatasets | None,
+) -> list[lightgbm.Dataset]:
+    made: list[lightgbm.Dataset] = []
+    for name in names:
+        rows = WorkerRows(name, columns, everything=bool(made))
+        made.append(binned(rows, params, made[0] if made else None, earlier))
+        if kept is not None:
+            kept.keep(name, made[-1], rows.sample)
+    return made
 
 
 class _Loop:
     """lightgbm.train() on a booster that may have the trees of a checkpoint."""
 
-    def __init__(self, config: dict[str, Any], booster: lightgbm.Booster, history: list[Any]) -> None:
+    def __init__(
+        self, config: dict[str, Any], booster: lightgbm.Booster, history: list[Any], kept: KeptDatasets | None
+    ) -> None:
         self._params = config["params"]
         self._rounds = config["num_boost_round"]
         self._booster = booster
@@ -73,6 +106,8 @@ class _Loop:
             frequency=config["checkpoint_frequency"], checkpoint_at_end=config["checkpoint_at_end"]
         )
         self._report._reporter.metadata = self._metadata
+        if kept is not None:
+            self._report._reporter.before_checkpoint = partial(kept.keep_scores, booster)
 
     def run(self, done: int) -> None:
         stopping = [each for each in self._after if hasattr(each, "stopping_rounds")]

@@ -12,11 +12,12 @@ import xgboost
 from xgboost.callback import CallbackContainer, EarlyStopping, EvaluationMonitor, TrainingCallback
 
 from trireme import _core
+from trireme._boosting._kept import Kept
 from trireme._boosting._random_numbers import warn_of_random_numbers
 from trireme._boosting._rows import Categories, WorkerRows, agreed_columns
 from trireme._checkpoint import Checkpoint
 from trireme._session import get_checkpoint, get_context
-from trireme.xgboost._matrix import is_approximate, quantized
+from trireme.xgboost._matrix import is_approximate, quantized, restored
 from trireme.xgboost._report import ReportCallback
 
 # Of the model: the values of its categorical features, by name.
@@ -32,18 +33,21 @@ def train(config: dict[str, Any]) -> None:
     folder = _core.TemporaryFolder() if config["external_memory"] or is_approximate(params) else None
     names = ["train", *(name for name in config["datasets"] if name != "train")]
     caches = [None if folder is None else os.path.join(folder.path, str(index)) for index in range(len(names))]
-    matrix = quantized(WorkerRows("train", columns), params, None, caches[0])
-    evals = [
-        (quantized(WorkerRows(name, columns), params, matrix, cache), name)
-        for name, cache in zip(names[1:], caches[1:], strict=True)
-    ]
+    kept = Kept.of(config)
+    matrices = restored(kept, names, columns, params) if kept is not None else None
+    if matrices is None:
+        matrices = []
+        for name, cache in zip(names, caches, strict=True):
+            reference = matrices[0] if matrices else None
+            matrices.append(quantized(WorkerRows(name, columns), params, reference, cache, kept=kept))
+    evals = list(zip(matrices[1:], names[1:], strict=True))
     checkpoint = get_checkpoint()
     model = ReportCallback.get_model(checkpoint).save_raw("ubj") if checkpoint is not None else None
     if model is not None:
         warn_of_random_numbers("XGBoost", config)
-    start = _Start(params, [matrix, *(each for each, _ in evals)], columns.categories)
+    start = _Start(params, matrices, columns.categories)
     if config["evaluate_train"]:
-        evals.insert(0, (matrix, "train"))
+        evals.insert(0, (matrices[0], "train"))
     _Loop(config, start, model, evals, checkpoint).run()
 
 

@@ -10,15 +10,18 @@ import pyarrow as pa
 import xgboost
 
 from trireme import _core
-from trireme._boosting._rows import Batch, Categories, WorkerRows, refuse_empty
+from trireme._boosting._kept import Kept, KeptRows, agreed, keep_rows, rows_file
+from trireme._boosting._rows import Batch, Categories, Columns, WorkerRows, refuse_empty
 from trireme._boosting._shards import ColumnOptions, Shard
+from trireme.xgboost._quantiles import FILE as QUANTILES
+from trireme.xgboost._quantiles import Quantiles
 
 
 class _Batches(xgboost.DataIter):  # type: ignore[misc]
     """XGBoost passes over the rows four times and keeps only the quantized ones. On every pass, its Python package
     copies the Arrow columns of a batch to have them contiguous; its library reads those in place."""
 
-    def __init__(self, rows: WorkerRows, cache: str | None, stores_categories: bool) -> None:
+    def __init__(self, rows: WorkerRows | KeptRows, cache: str | None, stores_categories: bool) -> None:
         super().__init__(cache_prefix=cache, release_data=True)
         self._rows = rows
         self._stored = rows.columns.categories if stores_categories else {}
@@ -71,29 +74,55 @@ def quantized(
     cache: str | None,
     *,
     stores_categories: bool = False,
+    kept: Kept | None = None,
 ) -> xgboost.DMatrix:
     """cache: the path of files for the quantized rows, without an ending; None: they are in memory.
 
     stores_categories: XGBoost stores the values of the categories in the model; otherwise it has their indices only.
+    kept: where to keep what `restored` needs.
     """
     for _ in rows:  # counts them
         pass
     refuse_empty(rows)
+    keeps = kept is not None and agreed(keep_rows(kept, rows))
     batches = _Batches(rows, cache, stores_categories)
     if is_approximate(params):
         made = xgboost.DMatrix(batches, nthread=params.get("nthread"), enable_categorical=True)
-        rows.release()
-        return made
+    else:
+        made = _quantized(batches, params, reference, cache)
+    if kept is not None and keeps and reference is None:
+        Quantiles.of(made, rows).keep(kept)
+    rows.release()
+    return made
+
+
+def _quantized(
+    batches: _Batches, params: dict[str, Any], reference: xgboost.DMatrix | None, cache: str | None
+) -> xgboost.DMatrix:
     kind = xgboost.QuantileDMatrix if cache is None else xgboost.ExtMemQuantileDMatrix
-    matrix = kind(
+    return kind(
         batches,
         max_bin=params.get("max_bin"),
         nthread=params.get("nthread"),
         ref=reference,
         enable_categorical=True,
     )
-    rows.release()
-    return matrix
+
+
+def restored(kept: Kept, names: list[str], columns: Columns, params: dict[str, Any]) -> list[xgboost.DMatrix] | None:
+    """The matrices of these datasets, the one to train on first, from kept rows and quantiles; None if a rank does not
+    have them. Collective."""
+    if not kept.have_all([QUANTILES, *map(rows_file, names)]):
+        return None
+    quantiles = Quantiles.load(kept)
+    reference = quantiles.matrix(columns, params)
+    if not agreed(quantiles.are_those_of(reference)):
+        return None
+    made: list[xgboost.DMatrix] = []
+    for name in names:
+        batches = _Batches(KeptRows(kept, name, columns), None, False)
+        made.append(_quantized(batches, params, made[0] if made else reference, None))
+    return made
 
 
 def quantile_dmatrix(
