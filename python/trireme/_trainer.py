@@ -84,7 +84,7 @@ class DataParallelTrainer:
         self.validation_config = _checked("validation_config", validation_config, ValidationConfig)
         if self.scaling_config.max_workers > 0:
             # User modules are imported later: only the run knows their folders.
-            warm_up([*self.backend_config.preload, *(["trireme.data._trainer_datasets"] if self.datasets else [])])
+            warm_up([*self._backend_preload(), *(["trireme.data._trainer_datasets"] if self.datasets else [])])
 
     def fit(self) -> Result:
         """Run the training and return its result. Raises TrainingFailedError if the run does not finish."""
@@ -222,11 +222,14 @@ class DataParallelTrainer:
 
         return DatasetPlans(self.datasets, self.dataset_config, self.scaling_config.max_workers)
 
+    def _backend_preload(self) -> tuple[str, ...]:
+        return self.backend_config.preload
+
     def _preload(self) -> list[str]:
         asked = [name for name in os.environ.get("TRIREME_RUN_PRELOAD", "").split(",") if name]
         data = ["trireme.data._trainer_datasets"] if self.datasets else []
         found = frameworks_imported()
-        return list(dict.fromkeys([*self.backend_config.preload, *data, *found, *self.run_config.preload, *asked]))
+        return list(dict.fromkeys([*self._backend_preload(), *data, *found, *self.run_config.preload, *asked]))
 
     def _run_context(self, run: _core.Run) -> RunContext:
         return RunContext(

@@ -174,3 +174,16 @@ def growth_of_rows(folder: Path, train: Any, columns: int = 28) -> float:
         growths.append(int((folder / "growth").read_text()))
         sizes.append(whole.nbytes)
     return (growths[1] - growths[0]) / (sizes[1] - sizes[0])
+
+
+class Seen(xgboost.callback.TrainingCallback):
+    """For both libraries: uses an estimator in every round."""
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        import lightgbm
+
+        assert xgboost.XGBClassifier().get_params() and lightgbm.LGBMClassifier().get_params()
+        return False
+
+    def __call__(self, env: Any) -> None:  # of LightGBM
+        self.after_iteration(env.model, env.iteration, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trireme import _core
 from trireme._boosting._described import described, with_groups
+from trireme._boosting._lean_import import LEAN_PRELOAD
 from trireme._boosting._start_loop import start_loop
 from trireme._config import DataConfig
 from trireme._result import Result
@@ -52,6 +54,8 @@ class BoostingTrainer(DataParallelTrainer):
         self._check_names(own_loop)
         given = [name for name, value in own_loop.items() if value is not None]
         self._own_loop: dict[str, Any] | None = None
+        # Whether the workers run no code of the user.
+        self._lean = False
         function = train_loop_per_worker
         if function is not None and given:
             raise TypeError(
@@ -65,7 +69,8 @@ class BoostingTrainer(DataParallelTrainer):
                 )
             if common.get("train_loop_config") is not None:
                 raise TypeError("train_loop_config is for a training function; pass params={...} instead")
-            self._own_loop = self._checked_arguments(own_loop)
+            self._own_loop = loop = self._checked_arguments(own_loop)
+            self._lean = not loop["callbacks"] and not any(map(callable, (*loop.values(), *loop["params"].values())))
             function = start_loop
         super().__init__(function, backend_config=backend_config, **common)
 
@@ -73,10 +78,16 @@ class BoostingTrainer(DataParallelTrainer):
         if self._own_loop is None:
             return super().fit()
         config = self._loop_config(self._own_loop)
+        self._lean = self._lean and not any(dataset.plan().has_functions for dataset in self.datasets.values())
+        self.backend_config = copy.copy(self.backend_config)  # the given one may belong to several trainers
+        vars(self.backend_config)["_lean"] = self._lean
         restarts = self.scaling_config.max_workers > 0  # not in local mode
         kept = _core.TemporaryFolder() if restarts and keeps_rows(config) else None  # until the end of the run
         self.train_loop_config = {**config, "kept": kept.path if kept is not None else ""}
         return super().fit()
+
+    def _backend_preload(self) -> tuple[str, ...]:
+        return LEAN_PRELOAD if self._lean else super()._backend_preload()
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         accepted = [name for name in self._options.__annotations__ if name not in TrainerOptions.__annotations__]

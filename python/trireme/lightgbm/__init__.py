@@ -5,6 +5,7 @@ Importing this module does not import lightgbm. Accessing a class that needs it 
 
 from typing import TYPE_CHECKING
 
+from trireme._boosting._lean_import import LEAN_PRELOAD, when_imported
 from trireme._late_names import late_names
 from trireme._runtime import warm_up
 from trireme.lightgbm._config import LightGBMConfig
@@ -43,5 +44,7 @@ __getattr__, __dir__ = late_names(
     },
 )
 
-# The warm process imports lightgbm in parallel with the setup of the user's script.
-warm_up(list(LightGBMConfig.preload))
+# The warm process imports this in parallel with the setup of the user's script: what the trainer's own loop needs, and
+# lightgbm itself if the script does.
+warm_up(list(LEAN_PRELOAD))
+when_imported("lightgbm", lambda: warm_up(list(LightGBMConfig.preload)))

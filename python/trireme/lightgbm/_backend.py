@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trireme import _core
+from trireme._boosting._lean_import import import_lean
 from trireme._context import TrainContext
 from trireme._extras import import_extra
 from trireme._rank_variables import node_address
@@ -23,6 +24,8 @@ class LightGBMBackend(NewProcessBackend):
         self._ports: set[int] = set()
 
     def on_start(self, context: TrainContext, session: Any) -> None:
+        if self.config._lean:
+            import_lean("lightgbm")
         import_extra("trireme.lightgbm", "lightgbm", "lightgbm")
         rank, world = context.get_world_rank(), context.get_world_size()
         self._port = _core.ReservedPort()

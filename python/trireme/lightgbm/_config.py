@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from trireme.backend import Backend, BackendConfig
@@ -9,6 +9,9 @@ from trireme.backend import Backend, BackendConfig
 @dataclass
 class LightGBMConfig(BackendConfig):
     """The setup of LightGBM's network. It has no options."""
+
+    # Set by a trainer with its own loop: the workers run no code of the user.
+    _lean: bool = field(default=False, init=False, repr=False, compare=False)
 
     preload: ClassVar[tuple[str, ...]] = ("lightgbm", "trireme.lightgbm._loop")
 

@@ -5,6 +5,7 @@ Importing this module does not import xgboost. Accessing a class that needs it d
 
 from typing import TYPE_CHECKING
 
+from trireme._boosting._lean_import import LEAN_PRELOAD, when_imported
 from trireme._late_names import late_names
 from trireme._runtime import warm_up
 from trireme.xgboost._config import XGBoostConfig
@@ -39,5 +40,7 @@ __getattr__, __dir__ = late_names(
     },
 )
 
-# The warm process imports xgboost in parallel with the setup of the user's script.
-warm_up(list(XGBoostConfig.preload))
+# The warm process imports this in parallel with the setup of the user's script: what the trainer's own loop needs, and
+# xgboost itself if the script does.
+warm_up(list(LEAN_PRELOAD))
+when_imported("xgboost", lambda: warm_up(list(XGBoostConfig.preload)))

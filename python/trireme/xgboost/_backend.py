@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from trireme import _core
+from trireme._boosting._lean_import import import_lean
 from trireme._context import TrainContext
 from trireme._extras import import_extra
 from trireme._rank_variables import node_address
@@ -21,6 +22,8 @@ class XGBoostBackend(NewProcessBackend):
         self._tracker: Any = None
 
     def on_start(self, context: TrainContext, session: Any) -> None:
+        if self.config._lean:
+            import_lean("xgboost")
         import_extra("trireme.xgboost", "xgboost", "xgboost")
         from xgboost import collective
         from xgboost.tracker import RabitTracker

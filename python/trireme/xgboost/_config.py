@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from trireme._config import ConfigError
@@ -17,6 +17,9 @@ class XGBoostConfig(BackendConfig):
 
     xgboost_communicator: str = "rabit"
     timeout_s: float = 1800
+
+    # Set by a trainer with its own loop: the workers run no code of the user.
+    _lean: bool = field(default=False, init=False, repr=False, compare=False)
 
     preload: ClassVar[tuple[str, ...]] = ("xgboost", "trireme.xgboost._loop")
 
