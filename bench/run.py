@@ -21,6 +21,8 @@ _IN_OTHER_VENV = ("frameworks", "boosting", "clusters")  # runs with .venv-frame
 
 
 def main() -> None:
+    # As in the Makefile: otherwise every process compiles what it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     chosen, settings = parse_options()
     results = ROOT / "build" / "bench"
     results.mkdir(parents=True, exist_ok=True)

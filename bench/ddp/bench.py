@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ddp.rotation import Block, Form, expect_same_losses, rotation
 from measure import Options, Outcome, median, run, workplace
+from rotation import Block, Form, compare, expect_same_losses, rotation, turned
 
 _HERE = Path(__file__).parent
 _BATCH = 32
@@ -95,13 +93,6 @@ def rotate(jobs: dict[str, Form], steps: Blocks) -> None:
                     expect_same_losses(name, losses)
 
 
-def turned(names: list[str], number: int) -> list[str]:
-    """Changes the order, so that each variant runs before every other one as often as after it."""
-    names = names if number % 2 else names[::-1]
-    turn = number // 2 % len(names)
-    return names[turn:] + names[:turn]
-
-
 def script(command: list[str], repeat: int) -> Any:
     with workplace() as (folder, env):
         env.update(BENCH_SAMPLES=str(_SAMPLES), BENCH_REPEAT=str(repeat))
@@ -133,11 +124,3 @@ def tabulate(steps: Blocks, loaders: dict[str, list[float]]) -> Outcome:
             values = compare([[value] for value in loaders[form]], [[value] for value in loaders[beside]])
             outcome.rows.append([name, values[0], beside.split(", ")[1], *values[1:], "", aim])
     return outcome
-
-
-def compare(mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> list[str]:
-    """Medians of all values, and median and quartiles of the ratios of neighbouring blocks."""
-    value, other = (median([each for block in blocks for each in block]) for blocks in (mine, theirs))
-    ratios = [median(a) / median(b) for a, b in zip(mine, theirs, strict=True)]
-    lower, middle, upper = statistics.quantiles(ratios if len(ratios) > 1 else ratios * 2, n=4)
-    return [f"{value * 1e3:.3f}", f"{other * 1e3:.3f}", f"{middle:.3f}x", f"{lower:.3f}-{upper:.3f}"]

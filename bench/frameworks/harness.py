@@ -1,6 +1,7 @@
 """Runs one training function with two workers under Trireme, Ray Train or a launcher, and stamps its steps.
 
-Three fits: the first from the start of the script, a second one, and one in which rank 1 kills itself.
+Three fits: the first from the start of the script, a second one, and one in which rank 1 kills itself. Or a single one,
+whose steps the benchmark requests in blocks (../rotation.py).
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
-STEPS = 60
+STEPS = int(os.environ.get("BENCH_STEPS", 60))
 _KILLED_AT = 10
 _REST_S = 2.0  # a worker dies in the middle of training, not in its first steps
+_UNREQUESTED = 10  # the first steps compile and open connections
 
-Config = dict[str, Any]  # "mode": trireme, ray or launcher; "fit": 0, 1 or 2; "folder"
+Config = dict[str, Any]  # "mode": trireme, ray or launcher; "fit": 0, 1 or 2; "folder"; "form": the name of the job
 
 
 class Steps:
@@ -27,9 +31,13 @@ class Steps:
     def __init__(self, config: Config, rank: int) -> None:
         self._config, self._rank, self._count = config, rank, 0
         self._name = f"fit_{config['fit']}_rank_{rank}"
+        self._blocks = Blocks(config["form"], rank) if "BENCH_SOCKET" in os.environ else None
         stamp(config["folder"], self._name, "enter")
 
     def __call__(self) -> None:
+        if self._blocks is not None:
+            self._blocks.step()
+            return
         self._count += 1
         stamp(self._config["folder"], self._name, "step")
         if self._config["fit"] == 2 and self._rank == 1 and self._count == _KILLED_AT:
@@ -53,6 +61,36 @@ class Steps:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Blocks:
+    """Answers each request with the times of its steps, and waits for the next one in between."""
+
+    def __init__(self, form: str, rank: int) -> None:
+        self._form, self._rank = form, rank
+        self._open, self._left = STEPS, _UNREQUESTED
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._requests = self._connection.makefile("r")
+        self._stamps: list[int] = []
+        self._worked = 0
+
+    def step(self) -> None:
+        self._stamps.append(time.perf_counter_ns())
+        self._open -= 1
+        self._left -= 1
+        if self._left:
+            return
+        if self._open == STEPS - _UNREQUESTED:
+            self._connection.connect(os.environ["BENCH_SOCKET"])
+            self._connection.sendall(f"{self._form} {self._rank}\n".encode())
+        else:
+            worked = time.process_time_ns() - self._worked
+            taken = [str(after - before) for before, after in pairwise(self._stamps)]
+            self._connection.sendall(f"0 {worked} {' '.join(taken)}\n".encode())
+        if self._open:
+            _, self._left = map(int, self._requests.readline().split())
+            self._worked = time.process_time_ns()
+            self._stamps = [time.perf_counter_ns()]
+
+
 def stamp(folder: str, name: str, what: str) -> None:
     """One write each: the process may be killed at the next instruction."""
     with open(os.path.join(folder, f"{name}.txt"), "a", buffering=1) as file:
@@ -62,8 +100,9 @@ def stamp(folder: str, name: str, what: str) -> None:
 def main(train: Callable[[Config], None], trainer: str = "torch.TorchTrainer", in_ray: str = "") -> None:
     """trainer: the module and the class in trireme. in_ray: those in ray.train, if they have other names."""
     mode, folder = sys.argv[1], os.environ["BENCH_FOLDER"]
+    config = {"mode": mode, "folder": folder, "form": " ".join(sys.argv[2:])}
     if mode == "launcher":
-        train({"mode": mode, "fit": 0, "folder": folder})
+        train({**config, "fit": 0})
         return
     if mode == "ray":
         import ray
@@ -78,7 +117,7 @@ def main(train: Callable[[Config], None], trainer: str = "torch.TorchTrainer", i
         stamp(folder, f"fit_{fit}", "begin")
         kind(
             train,
-            train_loop_config={"mode": mode, "fit": fit, "folder": folder},
+            train_loop_config={**config, "fit": fit},
             scaling_config=ScalingConfig(num_workers=2),
             run_config=RunConfig(
                 name=f"fit_{fit}",

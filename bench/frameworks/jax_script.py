@@ -12,7 +12,7 @@ from harness import STEPS, Config, Steps, main, set_rank_variables
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-_PORT = 29_571  # of the coordinator, without Trireme
+_PORT = 29_571  # of the coordinator under Ray Train
 
 
 class Network(nn.Module):
@@ -24,7 +24,8 @@ class Network(nn.Module):
 def train(config: Config) -> None:
     if config["mode"] != "trireme":
         # Ray Train does it only on GPUs and TPUs.
-        jax.distributed.initialize(f"127.0.0.1:{_PORT + config['fit']}", 2, set_rank_variables(config))
+        port = _PORT + config["fit"] if config["mode"] == "ray" else int(os.environ["MASTER_PORT"]) + 1
+        jax.distributed.initialize(f"127.0.0.1:{port}", 2, set_rank_variables(config))
     done = Steps(config, jax.process_index())
     mesh = Mesh(jax.devices(), ("data",))
     rows, whole = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())

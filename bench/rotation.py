@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import socket
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from measure import median
 
 _RANKS = 2
 _PATIENCE_S = 120
@@ -110,3 +113,18 @@ def expect_same_losses(network: str, losses: dict[str, float]) -> None:
     least, most = min(losses.values()), max(losses.values())
     if not math.isclose(least, most, rel_tol=1e-2, abs_tol=1e-3):
         sys.exit(f"{network}: the variants have different losses after the same steps: {losses}")
+
+
+def turned(names: list[str], number: int) -> list[str]:
+    """Changes the order, so that each variant runs before every other one as often as after it."""
+    names = names if number % 2 else names[::-1]
+    turn = number // 2 % len(names)
+    return names[turn:] + names[:turn]
+
+
+def compare(mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> list[str]:
+    """Medians of all values, and median and quartiles of the ratios of neighbouring blocks."""
+    value, other = (median([each for block in blocks for each in block]) for blocks in (mine, theirs))
+    ratios = [median(a) / median(b) for a, b in zip(mine, theirs, strict=True)]
+    lower, middle, upper = statistics.quantiles(ratios if len(ratios) > 1 else ratios * 2, n=4)
+    return [f"{value * 1e3:.3f}", f"{other * 1e3:.3f}", f"{middle:.3f}x", f"{lower:.3f}-{upper:.3f}"]
