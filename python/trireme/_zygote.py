@@ -473,7 +473,12 @@ def main() -> None:
     except ProcessLookupError:
         return
     gc.disable()  # imports make little garbage, and the collector takes a tenth of their time
-    from trireme import _worker  # noqa: F401  so that no worker has to
+    # So that no worker has to.
+    import trireme
+    from trireme import _worker  # noqa: F401
+
+    for name in trireme.__all__:
+        getattr(trireme, name)
 
     # `-m` has put the current folder first; each request has its own sys.path.
     if not getattr(sys.flags, "safe_path", False) and sys.path and sys.path[0] in ("", os.getcwd()):

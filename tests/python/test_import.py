@@ -18,6 +18,7 @@ def _python(code: str) -> str:
 def test_import_starts_no_thread_process_or_socket() -> None:
     code = """
 import os, trireme
+[getattr(trireme, name) for name in trireme.__all__]
 print(len(os.listdir("/proc/self/task")))
 links = []
 for fd in os.listdir("/proc/self/fd"):
@@ -33,7 +34,16 @@ print(open(f"/proc/self/task/{os.getpid()}/children").read().split())
 
 def test_import_does_not_load_what_only_some_need() -> None:
     heavy = ["torch", "numpy", "pandas", "pyarrow", "rich", "cloudpickle", "asyncio", "multiprocessing"]
-    assert _python(f"import sys, trireme; print([m for m in {heavy} if m in sys.modules])") == "[]"
+    names = "[getattr(trireme, name) for name in trireme.__all__]"
+    assert _python(f"import sys, trireme; {names}; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+def test_the_package_imports_its_modules_on_use() -> None:
+    """The command and what runs on the nodes of a cluster start without them."""
+    listed = "[m for m in sys.modules if m.startswith('trireme.')]"
+    assert _python(f"import sys, trireme; print({listed})") == "[]"
+    assert _python(f"import sys, trireme.engines._ray_actors; print('trireme._core' in {listed})") == "False"
+    assert _python("import trireme; print(trireme.callbacks.UserCallback is trireme.UserCallback)") == "True"
 
 
 def test_trireme_torch_does_not_import_torch() -> None:
@@ -56,6 +66,7 @@ print("torch.distributed.fsdp" in sys.modules)
 def test_public_names_are_there() -> None:
     for name in trireme.__all__:
         assert getattr(trireme, name) is not None
+        assert name in dir(trireme)
     assert trireme.__version__.count(".") >= 2
 
 
