@@ -8,14 +8,20 @@ import sys
 import trireme
 
 
-def main() -> None:
+def program() -> str | None:
+    """None: this installation is incomplete."""
     # An editable installation has two folders: the sources and the compiled parts.
-    programs = [os.path.join(folder, "bin", "trireme") for folder in trireme.__path__]
-    program = next((path for path in programs if os.access(path, os.X_OK)), None)
-    if program is None:
-        sys.exit(f"{programs[0]} is missing: this installation of trireme is incomplete; reinstall it")
+    programs = (os.path.join(folder, "bin", "trireme") for folder in trireme.__path__)
+    return next((path for path in programs if os.access(path, os.X_OK)), None)
+
+
+def main() -> None:
+    found = program()
+    if found is None:
+        folder = os.path.dirname(__file__)
+        sys.exit(f"{folder}/bin/trireme is missing: this installation of trireme is incomplete; reinstall it")
     os.environ["TRIREME_PYTHON"] = sys.executable
-    os.execv(program, [program, *sys.argv[1:]])
+    os.execv(found, [found, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

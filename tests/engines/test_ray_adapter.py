@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,11 @@ def shared(ray_cluster: RayCluster) -> Iterator[AdapterClient]:
     client.start(address=ray_cluster.address, poll_s=0.2)
     yield client
     client.close()
+
+
+def maps_of_parent(pid: int) -> str:
+    (parent,) = re.findall(r"^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return Path(f"/proc/{parent}/maps").read_text()
 
 
 def expect_all_free(client: AdapterClient, gang: int) -> None:
@@ -65,6 +72,8 @@ def test_a_group_for_each_gang_and_an_agent_for_each_node(shared: AdapterClient,
         assert (agent["host"], agent["ticket"], agent["env"]["COLOUR"]) == (host, f"secret-{host}", "red")
         assert "secret" not in agent["command"] + json.dumps(agent["env"])
         assert "CUDA_VISIBLE_DEVICES" not in agent["env"]
+    # Ray would import it for the arguments of an actor.
+    assert find_spec("pyarrow") and not any("libarrow" in maps_of_parent(pid) for pid in processes_with(agents))
     # Grow and shrink. The agents outlive the groups.
     shared.reserve(2, [{"n1": 1}])
     assert shared.wait("reserved", gang=2)["slots"] == [{"node": nodes["n1"]["id"], "host": "n1", "gpus": []}]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+from trireme._cli import program
 from trireme.engines._local_command import describe
 
 # Executes its arguments as a process that is killed with its parent. The kernel ties it to the parent's thread: that is
@@ -32,6 +33,9 @@ class AgentHost:
         """How the agent has ended, and its last lines."""
         if os.path.basename(argv[0]).startswith("python"):
             argv = [python or sys.executable, *argv[1:]]
+        # As trireme._cli does, without another start of Python.
+        if argv[:3] == [sys.executable, "-m", "trireme._cli"] and (found := program()):
+            argv, env = [found, *argv[3:]], {**env, "TRIREME_PYTHON": sys.executable}
         environment = {**os.environ, **env, "TRIREME_NODE_VARIABLES": ",".join(_of_the_runtime_environment())}
         # Ray hides the GPUs from actors without any. The driver shows each worker those of its bundle.
         for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
@@ -87,3 +91,15 @@ def _draining() -> dict[str, int]:
 
     ask: Any = getattr(state.state, "get_draining_nodes", None)
     return dict(ask()) if ask else {}
+
+
+def spare_imports() -> None:
+    """Before it serializes anything, Ray imports pyarrow, pydantic and starlette, if they are installed, so that their
+    objects can be arguments of actors. That takes a sixth of a second, and ours only get text."""
+    addons: Any = sys.modules.get("ray.util.serialization_addons")
+    if hasattr(addons, "apply"):
+        addons.apply = lambda context: None
+
+
+# Ray imports this module for an actor before it reads the actor's arguments.
+spare_imports()

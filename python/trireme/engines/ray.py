@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from trireme.engines._ray_actors import AgentHost, GpuHolder, look_at_nodes
+from trireme.engines._ray_actors import AgentHost, GpuHolder, look_at_nodes, spare_imports
 from trireme.engines._route import address_towards
 from trireme.engines.adapter import Adapter, AgentStart, GangRequest, Node, Refused, Slot
 
@@ -43,6 +43,7 @@ class RayAdapter(Adapter):
     def start(self, options: dict[str, Any]) -> None:
         self._options = options
         self._ray = connect(options)
+        spare_imports()
         self._client = self._ray.util.client.ray.is_connected()
         self.driver_host = self._own_address()
         threading.Thread(target=self._watch, args=(float(options.get("poll_s", 1)),), daemon=True).start()
