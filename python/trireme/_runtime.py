@@ -13,11 +13,16 @@ from trireme import _core
 _lock = threading.RLock()
 _runtime: _core.Runtime | None = None
 _abandoned: list[_core.Runtime] = []
+_failure: _core.ConfigError | None = None  # of a start in the background
 
 
 def runtime() -> _core.Runtime:
     """Creates the runtime on first use. Capacity that init() does not set is read from the environment."""
+    global _failure
     with _lock:
+        if _failure is not None:
+            failure, _failure = _failure, None
+            raise failure
         if _runtime is None:
             init()
         assert _runtime is not None
@@ -40,8 +45,9 @@ def init(
             default is TRIREME_ENGINE, or "local"; `trireme run --engine` takes precedence.
         engine_options: Options of the engine; docs/clusters.md lists them.
     """
-    global _runtime
+    global _runtime, _failure
     with _lock:
+        _failure = None
         if _runtime is None:
             made = _core.Runtime(_python_command())
             made.init(num_cpus, num_gpus, resources, engine, engine_options)
@@ -80,7 +86,27 @@ def warm_up(preload: list[str]) -> None:
     """Start the warm process in the background, unless this is a worker or TRIREME_NO_WARM_UP is set."""
     if os.environ.get("TRIREME_WORKER") == "1" or os.environ.get("TRIREME_NO_WARM_UP") == "1":
         return
+    if _runtime is None and _engine_of_environment() != "local":
+        # The script goes on while its engine connects to the cluster.
+        threading.Thread(target=_warm_up_in_background, args=(preload,), name="trireme-warm-up").start()
+        return
     runtime().warm_up(preload)
+
+
+def _engine_of_environment() -> str:
+    """As src/api/engine_choice.cpp chooses it for a script that has not called init()."""
+    return os.environ.get("TRIREME_RUN_ENGINE") or os.environ.get("TRIREME_ENGINE") or "local"
+
+
+def _warm_up_in_background(preload: list[str]) -> None:
+    global _failure
+    with _lock:
+        if _failure is not None:
+            return
+        try:
+            runtime().warm_up(preload)
+        except _core.ConfigError as error:  # raised where the engine is needed
+            _failure = error
 
 
 def _python_command() -> list[str]:
@@ -92,8 +118,9 @@ def _python_command() -> list[str]:
 
 def _forget_after_fork() -> None:
     """A forked child has none of the runtime's threads: it must neither use nor destroy the parent's runtime."""
-    global _runtime, _lock
+    global _runtime, _lock, _failure
     _lock = threading.RLock()
+    _failure = None
     if _runtime is not None:
         _abandoned.append(_runtime)
         _runtime = None

@@ -312,3 +312,43 @@ def test_the_command_line_selects_the_engine(script: Any, monkeypatch: pytest.Mo
     assert launched.returncode == 0, launched.stderr
     for line in ("place 0 0 0 127.0.0.1", "place 1 0 1 127.0.0.1", "place 2 1 0 127.0.0.1"):
         assert line in launched.stdout
+
+
+SLOW_ENGINE = """
+import os, time
+from trireme.engines.adapter import Adapter, Refused
+
+class SlowEngine(Adapter):
+    name = "slow"
+
+    def start(self, options):
+        while not os.path.exists(options["reached"]):
+            time.sleep(0.01)
+        raise Refused("the script has begun")
+
+SlowEngine().serve()
+"""
+
+
+def test_a_script_begins_while_its_engine_starts(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIREME_PYTHON", sys.executable)
+    (tmp_path / "slow_engine.py").write_text(SLOW_ENGINE)
+    reached = tmp_path / "reached"
+    path = script.write(
+        f"""
+        from pathlib import Path
+
+        from trireme import ConfigError, DataParallelTrainer
+
+        Path({str(reached)!r}).touch()
+        for _ in range(2):  # the second one starts the engine again
+            try:
+                DataParallelTrainer(print).fit()
+            except ConfigError as error:
+                print("refused:", error)
+        """
+    )
+    options = ["--engine", str(tmp_path / "slow_engine.py"), "--engine-option", f"reached={reached}"]
+    done = trireme_command("run", *options, str(path))
+    assert done.stdout.count("refused: engine = ") == 2, done.stdout + done.stderr
+    assert done.stdout.count("the script has begun") == 2
