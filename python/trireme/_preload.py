@@ -23,7 +23,8 @@ LATER = {
         "trireme.torch._backend",
         "trireme.torch._model",
         "trireme.torch._loader",
-    )
+    ),
+    "trireme.jax._backend": ("trireme.jax._prepared_contexts",),
 }
 
 _TRAINING = (

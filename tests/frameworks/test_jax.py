@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pytest
 from jax.distributed import initialize as imported_by_name
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import trireme
 from trireme import ConfigError, FailureConfig, RunConfig, ScalingConfig
@@ -206,6 +207,49 @@ def test_a_second_fit_compiles_nothing(tmp_path: Path) -> None:
     assert fit(again=True) == 0
     assert fit(again=False, folder=str(tmp_path)) > 0
     assert any(each.name.endswith("-cache") for each in tmp_path.iterdir()), "JAX's own files"
+
+
+PREPARED = """
+import os
+import jax
+import jax.numpy as jnp
+from jax._src import xla_bridge
+from jax._src.interpreters import mlir
+from trireme.jax import _prepared_contexts as prepared
+
+original = mlir._trireme_original_make_ir_context
+assert not xla_bridge.backends_are_initialized() and len(os.listdir("/proc/self/task")) == 1
+if (pid := os.fork()) != 0:
+    assert os.waitpid(pid, 0)[1] == 0
+contexts = [mlir.make_ir_context() for _ in range(prepared._COUNT + 1)]
+assert len({id(context) for context in contexts}) == len(contexts)
+del contexts
+text = jax.jit(lambda x: jnp.tanh(x) + 1).lower(jnp.ones(3)).as_text()
+mlir.make_ir_context = original
+assert text == jax.jit(lambda x: jnp.tanh(x) + 1).lower(jnp.ones(3)).as_text()
+os._exit(0)
+"""
+
+
+def test_prepared_contexts_are_used_once_also_in_a_forked_process() -> None:
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "TRIREME_NO_WARM_UP": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARED], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_later_workers_find_prepared_contexts() -> None:
+    def prepared() -> tuple[bool, float]:
+        rows = jax.make_array_from_process_local_data(
+            NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data")), np.ones((2, 4))
+        )
+        return "trireme.jax._prepared_contexts" in sys.modules, float(jax.jit(jnp.sum)(rows))
+
+    deadline = time.monotonic() + 120
+    while not (found := JaxTrainer(prepared, scaling_config=TWO).fit().return_value)[0]:
+        assert time.monotonic() < deadline, "the warm process has not prepared any"
+    assert found == (True, 16.0)
 
 
 def test_folders_of_killed_drivers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
