@@ -1,5 +1,6 @@
 // bench_scale [workers...]: the controller's cost of a report, with this number of workers connected over real sockets.
-// bench_scale --cluster AGENTS WORKERS_EACH...: a gang on simulated nodes; see scale_cluster.h.
+// bench_scale --cluster AGENTS WORKERS_EACH...: a gang on simulated nodes; see scale_cluster.h. --cluster-direct: its
+//   workers connect to the controller and not through their agents.
 // bench_scale --decide AGENTS WORKERS_EACH...: the decisions for such a gang, without connections; see scale_decide.h.
 // Prints one JSON object per line.
 
@@ -117,12 +118,12 @@ void measure_cluster(const trireme::bench::Cluster& cluster, int descriptors) {
   std::filesystem::remove_all(folder);
   fmt::print(
       "{{\"workers\": {}, \"agents\": {}, \"join_cpu_s\": {:.3f}, \"start_cpu_s\": {:.3f}, "
-      "\"start_controller_cpu_s\": {:.3f}, \"start_s\": {:.3f}, \"cpu_us_per_report\": {:.3f}, \"restart_cpu_s\": "
-      "{:.3f}, "
+      "\"start_controller_cpu_s\": {:.3f}, \"start_s\": {:.3f}, \"cpu_us_per_report\": {:.3f}, "
+      "\"cpu_us_per_report_alone\": {:.3f}, \"restart_cpu_s\": {:.3f}, "
       "\"restart_controller_cpu_s\": {:.3f}, \"restart_s\": {:.3f}}}\n",
       cluster.workers(), cluster.agents, cost.join.cpu_s, cost.start.cpu_s, cost.start.controller_cpu_s,
-      cost.start.wall_s, cost.cpu_us_per_report, cost.restart.cpu_s, cost.restart.controller_cpu_s,
-      cost.restart.wall_s);
+      cost.start.wall_s, cost.cpu_us_per_report, cost.cpu_us_per_report_alone, cost.restart.cpu_s,
+      cost.restart.controller_cpu_s, cost.restart.wall_s);
   std::fflush(stdout);
 }
 
@@ -146,15 +147,15 @@ bool in_turn(const std::function<void()>& measure_one) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "--adapter" && argc == 5) {
+  if (mode == "--adapter" && argc == 6) {
     descriptors_allowed();
-    trireme::bench::play_cluster({std::atoi(argv[2]), std::atoi(argv[3])}, std::atoi(argv[4]));
+    trireme::bench::play_cluster({std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]) == 1}, std::atoi(argv[5]));
     return 0;
   }
-  if (mode == "--cluster") {
+  if (mode == "--cluster" || mode == "--cluster-direct") {
     const int descriptors = descriptors_allowed();
     for (int i = 2; i + 1 < argc; i += 2) {
-      const trireme::bench::Cluster cluster{std::atoi(argv[i]), std::atoi(argv[i + 1])};
+      const trireme::bench::Cluster cluster{std::atoi(argv[i]), std::atoi(argv[i + 1]), mode == "--cluster-direct"};
       if (!in_turn([&] { measure_cluster(cluster, descriptors); })) return 1;
     }
     return 0;

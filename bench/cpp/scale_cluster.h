@@ -3,13 +3,14 @@
 #include <string>
 
 // A gang on a simulated cluster: the real engine for clusters and the real controller in this process, over TLS, and
-// another process that plays the adapter, all agents and all workers.
+// other processes that play the adapter, all agents and all workers.
 
 namespace trireme::bench {
 
 struct Cluster {
   int agents = 0;
   int workers_each = 0;
+  bool direct = false;  // the workers connect to the controller and not through their agents
   int workers() const { return agents * workers_each; }
 };
 
@@ -25,10 +26,13 @@ struct ClusterCost {
   Span join;     // until every agent has described its node
   Span start;    // from the reservation to the last worker in the function
   Span restart;  // from the death of a worker to the last worker in the function again
+  // While the workers of a node report at the same time, and each alone.
   double cpu_us_per_report = 0;
+  double cpu_us_per_report_alone = 0;
 };
 
-// `program` is this program, started as `program --adapter AGENTS WORKERS_EACH REPORTS_EACH` to play the cluster.
+// `program` is this program, started as `program --adapter AGENTS WORKERS_EACH DIRECT REPORTS_EACH` to play the
+// cluster.
 ClusterCost run_cluster(const Cluster& cluster, const std::string& program, const std::string& folder);
 
 // In that process; returns when the engine ends.

@@ -19,7 +19,7 @@ namespace {
 constexpr int kJoiningAtOnce = 256;
 
 struct Player {
-  std::shared_ptr<wire::Channel> channel;
+  std::shared_ptr<wire::SocketChannel> channel;
   int fd = -1;
   int sent = 0;
   std::int64_t beats = 0;

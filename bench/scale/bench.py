@@ -35,12 +35,13 @@ def measure(options: Options) -> Outcome:
         memory = _of(measured["controller"], size, "bytes_per_worker")
         outcome.rows.append([f"{size:,}", *_rate(cost), f"{memory / 1024:.1f} KB", "", ""])
     for agents, each in _AGENTS:
-        cost, start, restart = (
+        cost, alone, start, restart = (
             _of(measured["cluster"], agents * each, what)
-            for what in ("cpu_us_per_report", "start_cpu_s", "restart_cpu_s")
+            for what in ("cpu_us_per_report", "cpu_us_per_report_alone", "start_cpu_s", "restart_cpu_s")
         )
         name = f"{agents * each:,} on {agents:,} nodes"
         outcome.rows.append([name, *_rate(cost), "", f"{start:.2f} s", f"{restart:.2f} s"])
+        outcome.rows.append([f"{name}, each alone", *_rate(alone), "", "", ""])
     outcome.rows.append(["goal for 10,000 on 1,250 nodes", "12 us", "", "", "2 s", "0.5 s"])
     return outcome
 

@@ -19,6 +19,7 @@
 #include "agent/log_forwarder.h"
 #include "agent/memory_server.h"
 #include "agent/node_environment.h"
+#include "agent/worker_relays.h"
 #include "base/dict_fields.h"
 #include "base/environment.h"
 #include "base/hex.h"
@@ -54,6 +55,7 @@ class Agent {
         heartbeat_s_(joined.welcome.heartbeat_s),
         lease_s_(joined.welcome.lease_s),
         logs_(logs),
+        relays_(ticket.agent),
         heard_(clock.now()),
         watch_(base::Seconds(joined.welcome.heartbeat_s), clock.now()),
         env_(base::environment()) {
@@ -206,6 +208,9 @@ class Agent {
     spec.env["TRIREME_LOG_ROOT"] = logs_->root();
     if (message.spread) name_interface(spec.env);
     TRIREME_ASSIGN(auto ticket, base::parse_json_dict(message.ticket));
+    TRIREME_ASSIGN(const auto connection, wire::parse_ticket(ticket));
+    TRIREME_ASSIGN(const auto relay, relays_.address_for(connection), "{}", message.host);
+    ticket["address"] = relay.text();
     ticket["driver"] = ::getpid();  // who may end the worker with a SIGTERM
     ticket["host"] = message.host;
     if (memory_) {
@@ -301,10 +306,11 @@ class Agent {
   asio::io_context& io_;
   const Options& options_;
   const base::Clock& clock_;
-  std::shared_ptr<wire::Channel> channel_;
+  std::shared_ptr<wire::SocketChannel> channel_;
   double heartbeat_s_;
   double lease_s_;
   LogForwarder* logs_;
+  WorkerRelays relays_;
   base::MonotonicTime heard_;
   base::TickWatch watch_;
   const Environment env_;

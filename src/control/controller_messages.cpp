@@ -11,6 +11,7 @@
 #include "control/controller.h"
 #include "storage/local_files.h"
 #include "storage/run_names.h"
+#include "wire/relay_protocol.h"
 #include "wire/ticket.h"
 
 namespace trireme::control {
@@ -52,6 +53,9 @@ base::Result<wire::Welcome> Controller::admit(const wire::Hello& hello) {
     if (phase != WorkerPhase::kAbsent && phase != WorkerPhase::kStarted) {
       return base::error("rank {} has already joined", hello.rank);
     }
+  } else if (hello.role == wire::kRelayRole) {
+    // Of an agent. It proves the key of a worker that it starts, and so does each worker that it carries.
+    if (plan_.workers_here) return base::error("the workers are on this machine");
   } else if (hello.role != "client") {
     return base::error("unknown role '{}'", hello.role);
   } else if (!own) {

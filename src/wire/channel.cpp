@@ -24,13 +24,13 @@ base::Error lost(const asio::error_code& failure) {
 
 }  // namespace
 
-Channel::Channel(Socket socket, std::size_t frame_limit)
+SocketChannel::SocketChannel(Socket socket, std::size_t frame_limit)
     : plain_(std::make_unique<Socket>(std::move(socket))), reader_(frame_limit) {}
 
-Channel::Channel(Socket socket, asio::ssl::context& tls, std::size_t frame_limit)
+SocketChannel::SocketChannel(Socket socket, asio::ssl::context& tls, std::size_t frame_limit)
     : tls_(std::make_unique<asio::ssl::stream<Socket>>(std::move(socket), tls)), reader_(frame_limit) {}
 
-asio::awaitable<base::Result<void>> Channel::tls_handshake(asio::ssl::stream_base::handshake_type side) {
+asio::awaitable<base::Result<void>> SocketChannel::tls_handshake(asio::ssl::stream_base::handshake_type side) {
   if (!tls_) co_return base::Result<void>();
   asio::error_code failure;
   co_await tls_->async_handshake(side, asio::redirect_error(asio::use_awaitable, failure));
@@ -41,13 +41,13 @@ asio::awaitable<base::Result<void>> Channel::tls_handshake(asio::ssl::stream_bas
   co_return base::Result<void>();
 }
 
-asio::awaitable<std::size_t> Channel::read_some(char* data, std::size_t size, asio::error_code& failure) {
+asio::awaitable<std::size_t> SocketChannel::read_some(char* data, std::size_t size, asio::error_code& failure) {
   auto buffer = asio::buffer(data, size);
   if (tls_) co_return co_await tls_->async_read_some(buffer, asio::redirect_error(asio::use_awaitable, failure));
   co_return co_await plain_->async_read_some(buffer, asio::redirect_error(asio::use_awaitable, failure));
 }
 
-asio::awaitable<base::Result<std::string_view>> Channel::read_frame() {
+asio::awaitable<base::Result<std::string_view>> SocketChannel::read_frame() {
   while (true) {
     auto frame = reader_.next();
     if (!frame) co_return std::move(frame).error();
@@ -60,7 +60,7 @@ asio::awaitable<base::Result<std::string_view>> Channel::read_frame() {
   }
 }
 
-asio::awaitable<base::Result<Message>> Channel::read_message() {
+asio::awaitable<base::Result<Message>> SocketChannel::read_message() {
   auto frame = co_await read_frame();
   if (!frame) co_return std::move(frame).error();
   co_return decode(*frame);
@@ -79,33 +79,38 @@ void Channel::send(const Message& message) {
   send_payload(payload);
 }
 
-void Channel::send_payload(std::string_view payload) {
+void SocketChannel::send_payload(std::string_view payload) {
   if (!open_ || closing_ || broken_) return;
   append_frame(queued_, payload);
   if (writing_.empty()) write_next();
 }
 
-void Channel::write_next() {
+void SocketChannel::send_bytes(std::string_view bytes) {
+  if (!open_ || closing_ || broken_) return;
+  queued_.append(bytes);
+  if (writing_.empty()) write_next();
+}
+
+asio::awaitable<base::Result<std::string_view>> SocketChannel::read_bytes(std::span<char> buffer) {
+  asio::error_code failure;
+  while (true) {
+    co_await plain_->async_wait(Socket::wait_read, asio::redirect_error(asio::use_awaitable, failure));
+    if (failure || !open_) co_return lost(failure ? failure : asio::error::operation_aborted);
+    plain_->non_blocking(true, failure);
+    const std::size_t size = plain_->read_some(asio::buffer(buffer.data(), buffer.size()), failure);
+    if (!failure) co_return std::string_view(buffer.data(), size);
+    if (failure != asio::error::would_block) co_return lost(failure);
+  }
+}
+
+void SocketChannel::write_next() {
   if (queued_.empty()) {
     if (closing_) close();
     return;
   }
   writing_.swap(queued_);
-  auto sent = [self = shared_from_this()](const asio::error_code& failure, std::size_t) {
-    self->writing_.clear();
-    // Ten thousand connections are idle most of the time: none may keep the memory of its start message.
-    if (self->writing_.capacity() > kKeptBuffer) self->writing_.shrink_to_fit();
-    if (failure && !self->closing_) {
-      // The peer receives nothing more, but its last messages may still be unread: keep reading to find out why it
-      // ended.
-      self->broken_ = true;
-      self->queued_.clear();
-    } else if (failure) {
-      self->close();
-    } else if (self->open_) {
-      self->write_next();
-    }
-  };
+  auto sent = [self = std::static_pointer_cast<SocketChannel>(shared_from_this())](
+                  const asio::error_code& failure, std::size_t) { self->written(failure); };
   if (tls_) {
     asio::async_write(*tls_, asio::buffer(writing_), std::move(sent));
   } else {
@@ -113,12 +118,29 @@ void Channel::write_next() {
   }
 }
 
-void Channel::close_when_sent() {
+void SocketChannel::written(const asio::error_code& failure) {
+  writing_.clear();
+  // Ten thousand connections are idle most of the time: none may keep the memory of its start message.
+  if (writing_.capacity() > kKeptBuffer) writing_.shrink_to_fit();
+  if (failure && !closing_) {
+    // The peer receives nothing more, but its last messages may still be unread: keep reading to find out why it
+    // ended.
+    broken_ = true;
+    queued_.clear();
+  } else if (failure) {
+    close();
+  } else if (open_) {
+    write_next();
+  }
+  if (on_written_) on_written_();
+}
+
+void SocketChannel::close_when_sent() {
   closing_ = true;
   if (writing_.empty() && open_) write_next();
 }
 
-void Channel::close() {
+void SocketChannel::close() {
   if (!open_) return;
   open_ = false;
   asio::error_code ignored;  // the peer may already have closed the connection

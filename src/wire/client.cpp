@@ -15,8 +15,9 @@
 namespace trireme::wire {
 namespace {
 
-asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context& io, const Address& address,
-                                                                const std::string& key_name, const std::string& key) {
+asio::awaitable<base::Result<std::shared_ptr<SocketChannel>>> connect(asio::io_context& io, const Address& address,
+                                                                      const std::string& key_name,
+                                                                      const std::string& key) {
   auto endpoint = endpoint_of(address);
   if (!endpoint) co_return std::move(endpoint).error();
   Socket socket(io);
@@ -24,12 +25,12 @@ asio::awaitable<base::Result<std::shared_ptr<Channel>>> connect(asio::io_context
   co_await socket.async_connect(*endpoint, asio::redirect_error(asio::use_awaitable, failure));
   if (failure) co_return base::Error(failure.message());
   if (address.kind == Address::Kind::kUnix) {
-    co_return std::make_shared<Channel>(std::move(socket), kHandshakeFrameLimit);
+    co_return std::make_shared<SocketChannel>(std::move(socket), kHandshakeFrameLimit);
   }
   auto tls = client_tls(key_name, key);
   if (!tls) co_return std::move(tls).error();
   // The stream holds a reference to OpenSSL's context, so ours may be destroyed here.
-  auto channel = std::make_shared<Channel>(std::move(socket), *tls, kHandshakeFrameLimit);
+  auto channel = std::make_shared<SocketChannel>(std::move(socket), *tls, kHandshakeFrameLimit);
   auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::client);
   if (!secured) co_return std::move(secured).error();
   co_return channel;

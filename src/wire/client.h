@@ -12,7 +12,7 @@ namespace trireme::wire {
 
 // A connection on which both sides have proved the secret.
 struct Joined {
-  std::shared_ptr<Channel> channel;
+  std::shared_ptr<SocketChannel> channel;
   Welcome welcome;
 };
 

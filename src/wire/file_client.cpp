@@ -82,7 +82,7 @@ class FileClient::Connection {
   const std::chrono::milliseconds patience_;
   const std::function<bool()> gone_;
   asio::io_context io_{1};
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<SocketChannel> channel_;
   std::int64_t asked_ = 0;
   std::optional<base::Result<Reply>> answer_;
 };

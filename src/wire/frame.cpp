@@ -8,8 +8,6 @@
 namespace trireme::wire {
 namespace {
 
-// Most frames are reports of a few hundred bytes, and there may be ten thousand connections.
-constexpr std::size_t kSmallBuffer = 1024;
 // Beyond this size, the buffer grows with the bytes received, not with the announced length.
 constexpr std::size_t kGrowth = std::size_t{1} << 20;
 
@@ -36,15 +34,15 @@ std::pair<char*, std::size_t> FrameReader::prepare() {
     end_ -= begin_;
     begin_ = 0;
   }
-  std::size_t wanted = kSmallBuffer;
+  std::size_t wanted = small_;
   if (end_ >= kFrameHeader) {
     std::size_t frame = kFrameHeader + std::min<std::size_t>(read_length(buffer_.data()), limit_);
     wanted = std::max(wanted, std::min(frame, end_ + kGrowth));
   }
   if (buffer_.size() < wanted) {
     buffer_.resize(wanted);
-  } else if (buffer_.size() > kGrowth && wanted == kSmallBuffer && end_ <= kSmallBuffer) {
-    buffer_.resize(kSmallBuffer);
+  } else if (buffer_.size() > kGrowth && wanted == small_ && end_ <= small_) {
+    buffer_.resize(small_);
     buffer_.shrink_to_fit();
   }
   if (end_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);

@@ -30,6 +30,8 @@ class FrameReader {
   explicit FrameReader(std::size_t limit) : limit_(limit) {}
 
   void set_limit(std::size_t limit) { limit_ = limit; }
+  // The size of the buffer while no larger frame is read.
+  void set_small_buffer(std::size_t size) { small_ = size; }
 
   // The buffer for the next bytes, at least one; call commit() with the number received.
   std::pair<char*, std::size_t> prepare();
@@ -41,6 +43,7 @@ class FrameReader {
 
  private:
   std::size_t limit_;
+  std::size_t small_ = 1024;  // most frames have a few hundred bytes, and there may be ten thousand connections
   std::string buffer_;
   std::size_t begin_ = 0;  // first byte not yet returned
   std::size_t end_ = 0;    // past the last byte received

@@ -7,11 +7,10 @@ namespace {
 
 constexpr std::string_view kMagic = "trireme";
 constexpr std::size_t kNonceSize = 32;
+// In the place of the protocol version; a reason follows.
+constexpr char kNoController = 0;
+constexpr std::size_t kLongestReason = 512;
 constexpr std::size_t kChallengeSize = kMagic.size() + 1 + kNonceSize;
-
-std::string make_challenge(const std::string& nonce) {
-  return fmt::format("{}{}{}", kMagic, static_cast<char>(kProtocolVersion), nonce);
-}
 
 std::string hello_proof(const std::string& key, const std::string& challenge_nonce, const Hello& hello) {
   const std::string numbers = fmt::format("{}/{}/{}/{}", hello.version, hello.rank, hello.attempt, hello.pid);
@@ -35,6 +34,8 @@ base::Result<void> check_hello(const std::string& secret, const std::string& cha
 }
 
 base::Result<std::string> read_challenge(std::string_view challenge) {
+  const std::string refusal = no_challenge("");
+  if (challenge.starts_with(refusal)) return base::error("{}", challenge.substr(refusal.size()));
   if (challenge.size() != kChallengeSize || !challenge.starts_with(kMagic)) {
     return base::error("the peer is not a trireme controller");
   }
@@ -48,23 +49,36 @@ base::Result<std::string> read_challenge(std::string_view challenge) {
 
 }  // namespace
 
-asio::awaitable<base::Result<void>> greet_as_controller(Channel& channel, std::string secret, Admit admit) {
-  const std::string nonce = random_bytes(kNonceSize);
-  channel.send_payload(make_challenge(nonce));
-  auto message = co_await channel.read_message();
-  if (!message) co_return std::move(message).error().wrap("no hello");
-  auto* hello = std::get_if<Hello>(&*message);
-  if (!hello) co_return base::error("expected a hello, got {}", name_of(*message));
-  if (auto checked = check_hello(secret, nonce, *hello); !checked) co_return std::move(checked).error();
-  auto welcome = admit(*hello);
-  if (!welcome) co_return std::move(welcome).error();
-  welcome->proof = Bytes{welcome_proof(key_of(secret, hello->key_name), nonce, *hello)};
-  channel.send(Message(*std::move(welcome)));
-  channel.set_peer(std::move(*hello));
-  co_return base::Result<void>();
+Greeting::Greeting(std::string secret) : secret_(std::move(secret)), nonce_(random_bytes(kNonceSize)) {}
+
+std::string Greeting::challenge() const {
+  return fmt::format("{}{}{}", kMagic, static_cast<char>(kProtocolVersion), nonce_);
 }
 
-asio::awaitable<base::Result<Welcome>> greet_as_peer(Channel& channel, std::string key, Hello hello) {
+base::Result<void> Greeting::take(Message first, Channel& channel, const Admit& admit) const {
+  auto* hello = std::get_if<Hello>(&first);
+  if (!hello) return base::error("expected a hello, got {}", name_of(first));
+  TRIREME_TRY(check_hello(secret_, nonce_, *hello));
+  TRIREME_ASSIGN(auto welcome, admit(*hello));
+  welcome.proof = Bytes{welcome_proof(key_of(secret_, hello->key_name), nonce_, *hello)};
+  channel.send(Message(std::move(welcome)));
+  channel.set_peer(std::move(*hello));
+  return {};
+}
+
+asio::awaitable<base::Result<void>> greet_as_controller(SocketChannel& channel, std::string secret, Admit admit) {
+  const Greeting greeting(std::move(secret));
+  channel.send_payload(greeting.challenge());
+  auto message = co_await channel.read_message();
+  if (!message) co_return std::move(message).error().wrap("no hello");
+  co_return greeting.take(*std::move(message), channel, admit);
+}
+
+std::string no_challenge(std::string_view why) {
+  return fmt::format("{}{}{}", kMagic, kNoController, why.substr(0, kLongestReason));
+}
+
+asio::awaitable<base::Result<Welcome>> greet_as_peer(SocketChannel& channel, std::string key, Hello hello) {
   auto frame = co_await channel.read_frame();
   if (!frame) co_return std::move(frame).error().wrap("no challenge");
   auto nonce = read_challenge(*frame);

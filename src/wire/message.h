@@ -19,7 +19,7 @@
 
 namespace trireme::wire {
 
-inline constexpr int kProtocolVersion = 8;
+inline constexpr int kProtocolVersion = 9;
 
 // clang-format off
 
@@ -29,7 +29,7 @@ using Variables = std::map<std::string, std::string>;  // of an environment
 #define TRIREME_HELLO(FIELD)                                                                                     \
   FIELD(int, version, kProtocolVersion, "protocol version of the sender")                                        \
   FIELD(std::string, run_id, {}, "the run that the sender wants to join")                                        \
-  FIELD(std::string, role, "worker", "worker, agent, storage for a worker's file requests, memory for those between agents and from the driver, or client for the command line") \
+  FIELD(std::string, role, "worker", "worker, agent, relay for the agent's connection that carries those of its workers, storage for a worker's file requests, memory for those between agents and from the driver, or client for the command line") \
   FIELD(int, rank, 0, "rank of the worker, or number of the agent")                                                                   \
   FIELD(int, attempt, 0, "attempt that the worker belongs to; workers of earlier ones are refused")              \
   FIELD(int, pid, 0, "process id of the sender")                                                                 \

@@ -16,12 +16,9 @@
 namespace trireme::wire {
 namespace {
 
-// Parts of the greeting time, each measured by itself. While this process is suspended, only one of them can pass.
-constexpr int kGreetingParts = 10;
 // Limits the descriptors that unauthenticated peers can hold, each for at most the greeting time.
 constexpr std::size_t kGreetingLimit = 1024;
 constexpr int kToldRefusals = 10;
-constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 
 // Where a connection comes from, for messages.
 std::string origin_of(Socket& socket) {
@@ -39,96 +36,40 @@ std::string origin_of(Socket& socket) {
 
 base::Result<std::unique_ptr<Server>> Server::listen(asio::io_context& io, Address where, std::string secret,
                                                      ServerHandler& handler, std::chrono::milliseconds greeting_time) {
-  std::unique_ptr<Server> server(new Server(io, std::move(where), std::move(secret), handler, greeting_time));
-  TRIREME_TRY(server->open(), "could not listen on {}", server->address_.text());
-  asio::co_spawn(io, server->accept_loop(), asio::detached);
+  std::unique_ptr<Server> server(new Server(io, std::move(secret), handler, greeting_time));
+  if (where.kind == Address::Kind::kTls) {
+    TRIREME_ASSIGN(auto tls, server_tls(server->secret_));
+    server->tls_.emplace(std::move(tls));
+  }
+  const auto accepted = [made = server.get()](Socket socket) { made->accept(std::move(socket)); };
+  TRIREME_ASSIGN(server->listener_, Listener::open(io, std::move(where), accepted));
   return server;
 }
 
-Server::Server(asio::io_context& io, Address address, std::string secret, ServerHandler& handler,
+Server::Server(asio::io_context& io, std::string secret, ServerHandler& handler,
                std::chrono::milliseconds greeting_time)
-    : io_(io),
-      address_(std::move(address)),
-      secret_(std::move(secret)),
-      handler_(handler),
-      greeting_time_(greeting_time),
-      acceptor_(io) {}
-
-base::Result<void> Server::open() {
-  if (address_.kind == Address::Kind::kTls) {
-    TRIREME_ASSIGN(auto tls, server_tls(secret_));
-    tls_.emplace(std::move(tls));
-  }
-  for (const int last = address_.last_port; true; ++address_.port) {
-    auto bound = bind();
-    if (bound) break;
-    if (address_.port >= last) return bound;
-  }
-  if (address_.kind == Address::Kind::kTls) {
-    sockaddr_storage bound{};
-    socklen_t size = sizeof bound;
-    if (::getsockname(acceptor_.native_handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-      return base::system_error("getsockname", errno);
-    }
-    // The port is at the same offset for both address families.
-    address_.port = ntohs(reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
-  }
-  return {};
-}
-
-base::Result<void> Server::bind() {
-  TRIREME_ASSIGN(auto endpoint, endpoint_of(address_));
-  asio::error_code failure;
-  acceptor_.close(failure);  // of an earlier port
-  acceptor_.open(endpoint.protocol(), failure);
-  // Connections of an earlier run may still occupy a port of the range.
-  const bool tcp = address_.kind == Address::Kind::kTls;
-  if (!failure && tcp) acceptor_.set_option(asio::socket_base::reuse_address(true), failure);
-  if (!failure) acceptor_.bind(endpoint, failure);
-  if (!failure) acceptor_.listen(4096, failure);
-  if (failure) return base::Error(failure.message());
-  return {};
-}
+    : io_(io), secret_(std::move(secret)), handler_(handler), greeting_time_(greeting_time) {}
 
 void Server::close() {
-  asio::error_code ignored;  // closing twice is fine
-  acceptor_.close(ignored);
+  listener_->close();
+  for (const auto& link : links_) link->flush();
   for (const auto& channel : channels_) channel->close();
 }
 
-asio::awaitable<void> Server::accept_loop() {
-  while (acceptor_.is_open()) {
-    asio::error_code failure;
-    Socket socket = co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failure));
-    if (failure == asio::error::operation_aborted) co_return;
-    if (failure) {
-      // Most likely out of descriptors; others may close some. Giving up would lock out every new worker.
-      base::log_warning("could not accept a connection: {}", failure.message());
-      asio::steady_timer pause(io_, kAcceptPause);
-      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, failure));
-      continue;
-    }
-    if (greeting_ >= kGreetingLimit || !from_same_user(socket)) {
-      ++refused_peers_;
-      continue;
-    }
-    auto channel = tls_ ? std::make_shared<Channel>(std::move(socket), *tls_, kHandshakeFrameLimit)
-                        : std::make_shared<Channel>(std::move(socket), kHandshakeFrameLimit);
-    asio::co_spawn(io_, serve(std::move(channel)), asio::detached);
+void Server::accept(Socket socket) {
+  if (greeting_ >= kGreetingLimit) {
+    ++refused_peers_;
+    return;
   }
-}
-
-bool Server::from_same_user(Socket& socket) const {
-  if (address_.kind != Address::Kind::kUnix) return true;
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  auto channel = tls_ ? std::make_shared<SocketChannel>(std::move(socket), *tls_, kHandshakeFrameLimit)
+                      : std::make_shared<SocketChannel>(std::move(socket), kHandshakeFrameLimit);
+  asio::co_spawn(io_, serve(std::move(channel)), asio::detached);
 }
 
 // A deadline in time that this process was running. A peer cannot be blamed for the time that the server was suspended.
 struct Server::GreetingLimit : std::enable_shared_from_this<GreetingLimit> {
-  GreetingLimit(asio::io_context& io, std::shared_ptr<Channel> limited) : timer(io), channel(std::move(limited)) {}
+  GreetingLimit(asio::io_context& io, std::shared_ptr<SocketChannel> limited)
+      : timer(io), channel(std::move(limited)) {}
 
   void wait(std::chrono::milliseconds part, int parts) {
     timer.expires_after(part);
@@ -144,11 +85,11 @@ struct Server::GreetingLimit : std::enable_shared_from_this<GreetingLimit> {
   }
 
   asio::steady_timer timer;
-  std::shared_ptr<Channel> channel;
+  std::shared_ptr<SocketChannel> channel;
   bool met = false;
 };
 
-asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<Channel>& channel) {
+asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<SocketChannel>& channel) {
   auto limit = std::make_shared<GreetingLimit>(io_, channel);
   limit->wait(greeting_time_ / kGreetingParts, kGreetingParts);
   auto greeted = co_await prove(channel);
@@ -156,7 +97,7 @@ asio::awaitable<base::Result<void>> Server::greet(const std::shared_ptr<Channel>
   co_return greeted;
 }
 
-asio::awaitable<base::Result<void>> Server::prove(const std::shared_ptr<Channel>& channel) {
+asio::awaitable<base::Result<void>> Server::prove(const std::shared_ptr<SocketChannel>& channel) {
   if (tls_) {
     auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::server);
     if (!secured) co_return std::move(secured).error();
@@ -165,14 +106,14 @@ asio::awaitable<base::Result<void>> Server::prove(const std::shared_ptr<Channel>
                                          [this](const Hello& hello) { return handler_.admit(hello); });
 }
 
-void Server::tell_refused(Channel& channel, const base::Error& why) {
+void Server::tell_refused(SocketChannel& channel, const base::Error& why) {
   base::log_debug("refused a connection: {}", why.message());
   if (why.code() != base::ErrorCode::kDenied || told_refusals_ == kToldRefusals) return;
   ++told_refusals_;
   handler_.refused(origin_of(channel.socket()), why);
 }
 
-asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
+asio::awaitable<void> Server::serve(std::shared_ptr<SocketChannel> channel) {
   channels_.insert(channel);
   ++greeting_;
   auto greeted = co_await greet(channel);
@@ -184,6 +125,14 @@ asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
     channels_.erase(channel);
     co_return;
   }
+  if (channel->peer().role == kRelayRole) {
+    co_await serve_relay(channel);
+  } else {
+    co_await serve_peer(channel);
+  }
+}
+
+asio::awaitable<void> Server::serve_peer(const std::shared_ptr<SocketChannel>& channel) {
   channel->set_frame_limit(kWorkerFrameLimit);
   handler_.opened(channel);
   while (true) {
@@ -196,6 +145,20 @@ asio::awaitable<void> Server::serve(std::shared_ptr<Channel> channel) {
     }
     handler_.received(channel, *std::move(message));
   }
+}
+
+asio::awaitable<void> Server::serve_relay(const std::shared_ptr<SocketChannel>& channel) {
+  const auto refused = [this, channel](const base::Error& why) {
+    ++refused_peers_;
+    tell_refused(*channel, why);
+  };
+  const auto link =
+      std::make_shared<RelayLink>(io_, channel, RelayLink::Greets{secret_, greeting_time_, refused}, handler_);
+  links_.insert(link);
+  co_await link->run();
+  channel->close();
+  channels_.erase(channel);
+  links_.erase(link);
 }
 
 }  // namespace trireme::wire

@@ -207,7 +207,7 @@ class Session {
 
   // Used by the I/O thread.
   asio::io_context io_{1};
-  std::shared_ptr<wire::Channel> channel_;
+  std::shared_ptr<wire::SocketChannel> channel_;
   asio::steady_timer heartbeat_{io_};
   asio::steady_timer interrupt_timer_{io_};
   double heartbeat_s_ = 0.5;

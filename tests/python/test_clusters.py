@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -87,6 +89,36 @@ def test_two_nodes_are_not_taken_for_one_host(two_nodes: None) -> None:
 
     assert fit(train, 4).return_value is False
     assert fit(train, 2, name="packed").return_value is True
+
+
+def connected_to() -> list[str]:
+    """The addresses that this process has connections to."""
+    peers = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as copy:
+            peer = copy.getpeername()
+            peers.append(peer[1:].decode() if isinstance(peer, bytes) else str(peer[0]))
+    return [peer for peer in peers if peer]
+
+
+def test_workers_connect_through_the_agent_of_their_node(two_nodes: None) -> None:
+    """Workers have no connection to the driver; those of a node share one, also with large messages of one of them."""
+    megabyte = "x" * 1_000_000
+
+    def train() -> list[str]:
+        rank = place()["world_rank"]
+        for step in range(3):
+            trireme.report({"step": step, "text": megabyte if rank == 1 else ""})
+        peers = [peer for peer in connected_to() if not peer.startswith("trireme-memory-")]
+        collective.barrier()
+        return [str(peer) for peer in collective.broadcast_from_rank_zero(peers) + peers]
+
+    result = fit(train, 4)
+    assert len(result.return_value) == 2  # one of rank 0, twice
+    assert all(re.fullmatch("trireme-relay-[0-9a-f]{32}", peer) for peer in result.return_value)
+    reports = events(result.path, "report")
+    assert len(reports) == 12
+    assert [len(each["metrics"]["text"]) for each in reports if each["rank"] == 1] == [1_000_000] * 3
 
 
 def test_a_killed_worker_is_replaced_on_its_node(two_nodes: None) -> None:

@@ -10,6 +10,7 @@
 #include "unit/fake_clock.h"
 #include "unit/wire/live_server.h"
 #include "unit/wire/message_samples.h"
+#include "wire/relay.h"
 
 namespace controller_peers_test {
 
@@ -117,6 +118,7 @@ TEST_CASE("a peer with the secret that does not belong to the run is refused") {
         Row{"no rank", [](wire::Hello& hello) { hello.rank = -1; }},
         Row{"another run", [](wire::Hello& hello) { hello.run_id = "other"; }},
         Row{"no role", [](wire::Hello& hello) { hello.role = "boss"; }},
+        Row{"a relay, but the workers are on this machine", [](wire::Hello& hello) { hello.role = wire::kRelayRole; }},
         Row{"with the key of another rank", [](wire::Hello& hello) { hello.key_name = wire::worker_key_name(0, 1); }},
         Row{"with the key of another attempt",
             [](wire::Hello& hello) { hello.key_name = wire::worker_key_name(1, 0); }},

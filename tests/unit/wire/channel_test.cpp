@@ -13,7 +13,7 @@ namespace {
 // A channel, and a socket at its other end that the test controls.
 struct Pair {
   asio::io_context io{1};
-  std::shared_ptr<Channel> channel;
+  std::shared_ptr<SocketChannel> channel;
   std::optional<RawPeer> peer;
 
   Pair() {
@@ -21,7 +21,7 @@ struct Pair {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     Socket socket(io);
     socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), ends[0]);
-    channel = std::make_shared<Channel>(std::move(socket), kWorkerFrameLimit);
+    channel = std::make_shared<SocketChannel>(std::move(socket), kWorkerFrameLimit);
     peer.emplace(base::Fd(ends[1]));
   }
 };

@@ -56,9 +56,9 @@ TEST_CASE("a fake controller is rejected") {
         Row{"nearly", [](RawPeer& peer) { (void)peer.send_frame(challenge(kProtocolVersion) + "x"); },
             "not a trireme controller"},
         Row{"a huge frame", [](RawPeer& peer) { (void)peer.send("\xff\xff\xff\xff"); }, "over the limit"},
-        Row{"another version", [](RawPeer& peer) { (void)peer.send_frame(challenge(9)); },
-            "uses protocol version 9, this process " + std::to_string(kProtocolVersion) +
-                "; install the same trireme on both"},
+        Row{"another version", [](RawPeer& peer) { (void)peer.send_frame(challenge(kProtocolVersion + 1)); },
+            fmt::format("uses protocol version {}, this process {}; install the same trireme on both",
+                        kProtocolVersion + 1, kProtocolVersion)},
         Row{"another message",
             [](RawPeer& peer) {
               (void)peer.send_frame(challenge(kProtocolVersion));

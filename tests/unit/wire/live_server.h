@@ -90,6 +90,9 @@ class LiveServer final : private ServerHandler {
   std::vector<std::string> goodbyes() {
     return on_thread([this] { return closed_why_; });
   }
+  int broadcasts() {
+    return on_thread([this] { return broadcasts_; });
+  }
 
  private:
   template <typename Function>
@@ -109,15 +112,16 @@ class LiveServer final : private ServerHandler {
   }
   void opened(const std::shared_ptr<Channel>& channel) override {
     ++opened_;
-    if (buffer_size_ > 0) {
-      channel->socket().set_option(asio::socket_base::send_buffer_size(buffer_size_));
-      channel->socket().set_option(asio::socket_base::receive_buffer_size(buffer_size_));
+    if (auto* own = dynamic_cast<SocketChannel*>(channel.get()); own && buffer_size_ > 0) {
+      own->socket().set_option(asio::socket_base::send_buffer_size(buffer_size_));
+      own->socket().set_option(asio::socket_base::receive_buffer_size(buffer_size_));
     }
   }
   void received(const std::shared_ptr<Channel>& channel, Message message) override {
     if (std::holds_alternative<Heartbeat>(message)) channel->send(message);
     if (std::holds_alternative<Goodbye>(message)) channel->close_when_sent();
     if (auto* broadcast = std::get_if<Broadcast>(&message)) {
+      ++broadcasts_;
       Reply reply;
       reply.id = broadcast->id;
       if (broadcast->data) reply.value = std::move(*broadcast->data);
@@ -134,6 +138,7 @@ class LiveServer final : private ServerHandler {
   const int buffer_size_;
   const std::string secret_;
   int opened_ = 0;
+  int broadcasts_ = 0;
   std::vector<std::string> closed_why_;
   std::vector<std::string> refusals_;
   asio::io_context io_{1};
@@ -158,7 +163,7 @@ inline base::Result<Joined> join_now(asio::io_context& io, const Address& addres
   return finish(io, join(io, address, secret, std::move(hello)));
 }
 
-inline asio::awaitable<base::Result<Message>> send_and_read(std::shared_ptr<Channel> channel, Message request) {
+inline asio::awaitable<base::Result<Message>> send_and_read(std::shared_ptr<SocketChannel> channel, Message request) {
   channel->send(request);
   co_return co_await channel->read_message();
 }

@@ -46,7 +46,7 @@ base::Result<void> handshake(const Address& address, asio::ssl::context& tls) {
   asio::io_context io;
   Socket socket(io);
   socket.connect(*endpoint_of(address));
-  auto channel = std::make_shared<Channel>(std::move(socket), tls, kHandshakeFrameLimit);
+  auto channel = std::make_shared<SocketChannel>(std::move(socket), tls, kHandshakeFrameLimit);
   auto work = [&]() -> asio::awaitable<base::Result<void>> {
     auto secured = co_await channel->tls_handshake(asio::ssl::stream_base::client);
     if (!secured) co_return std::move(secured).error();
@@ -72,7 +72,7 @@ std::string error_of_join_at(asio::ssl::context tls, const std::string& key_name
   address.port = ntohs(bound.sin_port);
   auto serve = [&]() -> asio::awaitable<void> {
     auto channel =
-        std::make_shared<Channel>(co_await acceptor.async_accept(asio::use_awaitable), tls, kHandshakeFrameLimit);
+        std::make_shared<SocketChannel>(co_await acceptor.async_accept(asio::use_awaitable), tls, kHandshakeFrameLimit);
     (void)co_await channel->tls_handshake(asio::ssl::stream_base::server);
     (void)co_await channel->read_frame();
   };
