@@ -79,6 +79,9 @@ class RelayedChannel final : public Channel {
     list();
   }
 
+  void abandon() {
+    if (link_) detach();
+  }
   // It proved no key, or the connection ended before.
   void refuse(const base::Error& why) {
     if (!link_) return;
@@ -204,6 +207,11 @@ void RelayLink::end(const base::Error& why) {
   const auto channels = std::exchange(channels_, {});
   for (const auto& [number, channel] : channels) channel->end(why);
   greeting_timer_.cancel();
+  listed_.clear();
+}
+
+void RelayLink::abandon() {
+  for (const auto& [number, channel] : std::exchange(channels_, {})) channel->abandon();
   listed_.clear();
 }
 

@@ -33,6 +33,9 @@ class RelayLink : public std::enable_shared_from_this<RelayLink> {
   asio::awaitable<void> run();
   // Passes what is queued to the socket at once, as far as it takes it.
   void flush() { write(); }
+  // Lets go of its channels, which refer to it, without telling the handler: run() never ends if the io_context has
+  // stopped.
+  void abandon();
 
  private:
   friend class RelayedChannel;

@@ -50,6 +50,11 @@ Server::Server(asio::io_context& io, std::string secret, ServerHandler& handler,
                std::chrono::milliseconds greeting_time)
     : io_(io), secret_(std::move(secret)), handler_(handler), greeting_time_(greeting_time) {}
 
+Server::~Server() {
+  if (listener_) listener_->close();
+  for (const auto& link : links_) link->abandon();
+}
+
 void Server::close() {
   listener_->close();
   for (const auto& link : links_) link->flush();

@@ -31,9 +31,7 @@ class Server {
       asio::io_context& io, Address where, std::string secret, ServerHandler& handler,
       std::chrono::milliseconds greeting_time = std::chrono::seconds(5));
 
-  ~Server() {
-    if (listener_) listener_->close();
-  }
+  ~Server();
 
   // The address for workers, with the actual port.
   const Address& address() const { return listener_->address(); }
