@@ -8,7 +8,7 @@
 #include "control/controller.h"
 #include "unit/control/thread_run.h"
 #include "unit/fake_clock.h"
-#include "unit/wire/live_server.h"
+#include "unit/wire/live_relay.h"
 #include "unit/wire/message_samples.h"
 #include "wire/relay.h"
 
@@ -399,6 +399,49 @@ TEST_CASE("a wait with a short timeout is not a deadlock") {
   REQUIRE(clock.wait_for_readers(50));
   CHECK(asked == 0);
   CHECK_FALSE(run.controller().finished());
+  run.controller().stop("checked", true);
+  run.wait();
+}
+
+TEST_CASE("a relay carries workers of the current attempt only, each with its own key") {
+  ThreadRun run(2, workers([](Session& session) -> Status {
+                  if (session.start().attempt == 0) return raise(session, "no");
+                  if (!session.barrier() || !session.store_get("go", kPatience)) return kFailedExit;
+                  return std::nullopt;
+                }));
+  run.plan().workers_here = false;
+  run.plan().listen = wire::testing::loopback_address();
+  run.plan().rules.max_failures = 1;
+  run.start();
+  REQUIRE(run.wait_for("training_started", 2));
+  const auto key_of = [&](int attempt, int rank) {
+    return wire::key_of(run.plan().secret, wire::worker_key_name(attempt, rank));
+  };
+  wire::Hello hello = wire::testing::hello_of(run.plan().id);
+  hello.role = "worker";
+  hello.key_name = wire::worker_key_name(1, 0);
+  hello.attempt = 1;
+  wire::testing::LiveRelay relay({run.controller().address(), key_of(1, 0), hello});
+  struct Row {
+    const char* what;
+    int attempt;
+    std::string key;
+  };
+  std::uint64_t refused = 0;
+  for (const Row& row : {Row{"what a node that was cut off starts late", 0, key_of(0, 0)},
+                         Row{"the rank is here already", 1, key_of(1, 0)},
+                         Row{"with the key that the relay itself has proved", 2, key_of(1, 0)}}) {
+    CAPTURE(row.what);
+    wire::Hello late = hello;
+    late.attempt = row.attempt;
+    late.key_name = wire::worker_key_name(row.attempt, 0);
+    asio::io_context io;
+    CHECK_FALSE(join_now(io, relay.address(), row.key, late));
+    CHECK(eventually([&] { return run.controller().refused_peers() == refused + 1; }));
+    ++refused;
+  }
+  CHECK_FALSE(run.controller().finished());
+  CHECK(run.events("attempt_started").size() == 2);
   run.controller().stop("checked", true);
   run.wait();
 }

@@ -6,7 +6,7 @@
 
 #include "unit/engine/testing.h"
 #include "unit/sanitizers.h"
-#include "unit/wire/live_server.h"
+#include "unit/wire/live_relay.h"
 #include "wire/ticket.h"
 
 namespace relay_test {
@@ -32,42 +32,11 @@ Hello worker_hello(int rank) {
   return hello;
 }
 
-// A relay on a thread of its own, as in an agent.
-class LiveRelay {
- public:
-  LiveRelay(const Address& controller, const std::string& secret) {
-    Relay::Controller where{controller, key_of(secret, worker_key_name(0, 0)), worker_hello(0)};
-    auto opened = Relay::open(io_, std::move(where), [this] { ended_ = true; });
-    REQUIRE(opened);
-    relay_ = *std::move(opened);
-    address_ = relay_->address();
-    thread_ = std::jthread([this] {
-      auto work = asio::make_work_guard(io_);
-      io_.run();
-    });
-  }
-  explicit LiveRelay(const LiveServer& server) : LiveRelay(server.address(), server.secret()) {}
-  ~LiveRelay() {
-    asio::post(io_, [this] {
-      relay_->close();
-      io_.stop();
-    });
-    thread_.join();
-  }
-
-  const Address& address() const { return address_; }
-  bool ended() const { return ended_; }
-  void close() {
-    asio::post(io_, [this] { relay_->close(); });
-  }
-
- private:
-  asio::io_context io_{1};
-  std::shared_ptr<Relay> relay_;
-  Address address_;
-  std::atomic<bool> ended_ = false;
-  std::jthread thread_;
-};
+// As an agent opens it, with the key of rank 0.
+Relay::Controller at(const Address& controller, const std::string& secret) {
+  return {controller, key_of(secret, worker_key_name(0, 0)), worker_hello(0)};
+}
+Relay::Controller at(const LiveServer& server) { return at(server.address(), server.secret()); }
 
 struct Worker {
   asio::io_context io{1};
@@ -155,7 +124,7 @@ TEST_CASE("frames of a relay are parsed as they were written") {
 
 TEST_CASE("workers prove their own keys through a relay, over one connection") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker first(server, relay, 0);
   Worker second(server, relay, 1);
   REQUIRE(first.joined);
@@ -169,7 +138,7 @@ TEST_CASE("workers prove their own keys through a relay, over one connection") {
 
 TEST_CASE("a worker that may not join is refused through a relay, and the others continue") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker healthy(server, relay, 0);
   struct Row {
     const char* what;
@@ -205,7 +174,7 @@ TEST_CASE("a worker that may not join is refused through a relay, and the others
 
 TEST_CASE("invalid data behind a relay only ends its own connection") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker healthy(server, relay, 0);
   std::string half;
   append_frame(half, encode(worker_hello(1)));
@@ -241,7 +210,7 @@ TEST_CASE("a process of another user cannot connect to a relay") {
   constexpr uid_t kNobody = 65534;
   if (::geteuid() != 0) return;  // only root can become another user
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   const auto endpoint = endpoint_of(relay.address());
   REQUIRE(endpoint);
   const pid_t other = ::fork();
@@ -261,7 +230,7 @@ TEST_CASE("a process of another user cannot connect to a relay") {
 
 TEST_CASE("the end of one connection is seen at once on the other side, and the others continue") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker healthy(server, relay, 0);
   {
     Worker dying(server, relay, 1);
@@ -279,7 +248,7 @@ TEST_CASE("the end of one connection is seen at once on the other side, and the 
 
 TEST_CASE("the last words of a worker arrive before its end") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker worker(server, relay, 0);
   const auto last = broadcast_of(1, 300'000);
   worker.joined->channel->send(last);
@@ -292,7 +261,7 @@ TEST_CASE("the last words of a worker arrive before its end") {
 
 TEST_CASE("without the controller, workers end, and the relay does not listen any more") {
   auto server = std::make_unique<LiveServer>(loopback_address());
-  LiveRelay relay(*server);
+  LiveRelay relay(at(*server));
   Worker worker(*server, relay, 0);
   const std::string key = key_of(server->secret(), worker_key_name(0, 1));
   server.reset();
@@ -306,7 +275,7 @@ TEST_CASE("without the controller, workers end, and the relay does not listen an
 
 TEST_CASE("without the relay, the controller sees the end of all its workers") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker first(server, relay, 0);
   Worker second(server, relay, 1);
   relay.close();
@@ -319,7 +288,7 @@ TEST_CASE("workers learn why a relay cannot reach the controller") {
   SUBCASE("nobody listens") {
     Address closed = loopback_address();
     closed.port = 1;
-    LiveRelay relay(closed, random_bytes(kSecretSize));
+    LiveRelay relay(at(closed, random_bytes(kSecretSize)));
     asio::io_context io;
     auto joined = join_now(io, relay.address(), random_bytes(kSecretSize), worker_hello(0));
     REQUIRE_FALSE(joined);
@@ -327,7 +296,7 @@ TEST_CASE("workers learn why a relay cannot reach the controller") {
   }
   SUBCASE("its key is of another run") {
     LiveServer server(loopback_address());
-    LiveRelay relay(server.address(), random_bytes(kSecretSize));
+    LiveRelay relay(at(server.address(), random_bytes(kSecretSize)));
     Worker worker(server, relay.address(), 0);
     REQUIRE_FALSE(worker.joined);
     CHECK(says(worker.joined.error(), "the controller refused the key of this process"));
@@ -339,7 +308,7 @@ TEST_CASE("workers learn why a relay cannot reach the controller") {
 
 TEST_CASE("large messages pass in pieces, and do not block the others") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   Worker large(server, relay, 0);
   Worker other(server, relay, 1);
   const std::size_t size = (std::size_t{24} << 20) / (tests::kThreadSanitizer ? 8 : 1);
@@ -363,7 +332,7 @@ TEST_CASE("large messages pass in pieces, and do not block the others") {
 
 TEST_CASE("a worker that never reads does not hold up the end of the others, nor its own") {
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   auto stuck = std::make_unique<Worker>(server, relay, 0);
   stuck->joined->channel->send(broadcast_of(1, 8 << 20));
   stuck->io.restart();
@@ -379,7 +348,7 @@ TEST_CASE("messages of many workers keep their order") {
   constexpr int kWorkers = 8;
   constexpr int kMessages = 2000;
   LiveServer server(loopback_address());
-  LiveRelay relay(server);
+  LiveRelay relay(at(server));
   std::vector<std::unique_ptr<Worker>> workers;
   for (int rank = 0; rank < kWorkers; ++rank) workers.push_back(std::make_unique<Worker>(server, relay, rank));
   for (int i = 0; i < kMessages; ++i) {
