@@ -87,7 +87,7 @@ def warm_up(preload: list[str]) -> None:
     if os.environ.get("TRIREME_WORKER") == "1" or os.environ.get("TRIREME_NO_WARM_UP") == "1":
         return
     if _runtime is None and _engine_of_environment() != "local":
-        # The script goes on while its engine connects to the cluster.
+        # The script continues while its engine connects to the cluster.
         threading.Thread(target=_warm_up_in_background, args=(preload,), name="trireme-warm-up").start()
         return
     runtime().warm_up(preload)
@@ -105,8 +105,9 @@ def _warm_up_in_background(preload: list[str]) -> None:
             return
         try:
             runtime().warm_up(preload)
-        except _core.ConfigError as error:  # raised where the engine is needed
+        except _core.ConfigError as error:  # raised where the engine is needed, which may be much later
             _failure = error
+            print(f"trireme warning: fit() will fail: {error}", file=sys.stderr, flush=True)
 
 
 def _python_command() -> list[str]:

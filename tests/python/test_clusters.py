@@ -368,11 +368,15 @@ def test_a_script_begins_while_its_engine_starts(script: Any, tmp_path: Path, mo
     reached = tmp_path / "reached"
     path = script.write(
         f"""
+        import threading
         from pathlib import Path
 
         from trireme import ConfigError, DataParallelTrainer
 
         Path({str(reached)!r}).touch()
+        for thread in threading.enumerate():
+            if thread.name == "trireme-warm-up":
+                thread.join()
         for _ in range(2):  # the second one starts the engine again
             try:
                 DataParallelTrainer(print).fit()
@@ -384,3 +388,4 @@ def test_a_script_begins_while_its_engine_starts(script: Any, tmp_path: Path, mo
     done = trireme_command("run", *options, str(path))
     assert done.stdout.count("refused: engine = ") == 2, done.stdout + done.stderr
     assert done.stdout.count("the script has begun") == 2
+    assert "trireme warning: fit() will fail: engine = " in done.stderr
